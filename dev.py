@@ -79,9 +79,10 @@ SERVERS = {
 QUICK = "attacks cli conformance cpython docs faces field house kit lab mutants simulation sql sqlite typing unit".split()
 """Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
 
-NO_SERVER = ("-m", "not server and not slow", *(f"tests/{folder}" for folder in QUICK))
+NO_SERVER = ("-m", "not server and not slow")
+QUICK_FOLDERS = [f"tests/{folder}" for folder in QUICK]
 # More at once than in the whole: no servers stand beside them.
-QUICK_TESTS = (Step("pytest", (*PYTEST, "-n", "8", *NO_SERVER), "test --quick --lf"),)
+QUICK_TESTS = (Step("pytest", (*PYTEST, "-n", "8", *NO_SERVER, *QUICK_FOLDERS), "test --quick --lf"),)
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 30  # bytes; the tests without servers need some dozens of millions
 
@@ -102,20 +103,32 @@ def demo(args: list[str]) -> int:
     return call([sys.executable, "-c", start, *args], PYTHONPATH=str(ROOT / "src"))
 
 
+def setup(args: list[str]) -> int:
+    """Install what the tests need: the environment, and, as root, packages of Debian with servers."""
+    make_environment()
+    have_lock_tests()
+    have_servers()
+    return 0
+
+
 def test(args: list[str]) -> int:
-    """Run every check; --quick, --full, --python and --busy choose which and how (--help); with other arguments, pytest alone."""
+    """Run every check; --quick, --full, --python and --busy choose which and how (--help); with a PATH, only the tests in it."""
     asked, others = test_options().parse_known_args(args)
     if asked.python:
         return test_with(asked, others)
     make_environment()
-    have_lock_tests()
-    if not asked.quick:
-        have_servers()
     if asked.full:
         os.environ["INTERLOCK_FULL"] = "1"  # tests/full.py reads it, here and in the workers
+    if others:
+        # Nothing is installed for a part of the tests: one that needs a server names the package it comes in.
+        named = any((ROOT / other.partition("::")[0]).exists() for other in others)
+        quick = (*NO_SERVER, *(() if named else QUICK_FOLDERS)) if asked.quick else ()
+        with busy(asked.busy):
+            return call([str(PYTHON), "-m", "pytest", *quick, *others])
+    if not asked.quick:
+        have_lock_tests()
+        have_servers()
     with busy(asked.busy):
-        if others:
-            return call([str(PYTHON), "-m", "pytest", *(NO_SERVER if asked.quick else ()), *others])
         if not asked.quick:
             return perform(LINT + TYPES + TESTS, asked.strict)
         with files_in_memory():
@@ -127,7 +140,8 @@ def test_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         "dev.py test",
         description="Run every check.",
-        epilog="Other arguments go to pytest.",
+        epilog="Other arguments go to pytest, which then runs alone, and nothing is installed but the environment: "
+        "`dev.py setup` installs servers.",
         allow_abbrev=False,
     )
     which = options.add_mutually_exclusive_group()
@@ -257,7 +271,7 @@ def clean(args: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     command.__name__: command
-    for command in (demo, test, lint, types, format, sim, mutants, bench, surface, clean)
+    for command in (demo, setup, test, lint, types, format, sim, mutants, bench, surface, clean)
 }
 
 

@@ -1,4 +1,4 @@
-"""The pairs and local hand-overs of an older commit beside those of this one, in one run: is it slower now?
+"""The pairs and hand-overs of an older commit beside those of this one, in one run: is it slower now?
 
     python -m benchmarks.compare e3b3860
     python -m benchmarks.compare main~20 --rounds 21 --only redis-pair
@@ -17,9 +17,11 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 
+from benchmarks.ours import SETTLE
 from benchmarks.process import ROOT, Another, in_another
 from benchmarks.redis_server import served, servers
 
@@ -79,6 +81,34 @@ for line in sys.stdin:
     print(median(times), flush=True)
 """
 
+BETWEEN = """
+import sys, threading, time, interlock
+from statistics import median
+first, second = interlock.connect(sys.argv[1]), interlock.connect(sys.argv[1])
+lock, go, got, instants = first.lock("between"), threading.Semaphore(0), threading.Semaphore(0), []
+def wait():
+    while True:
+        go.acquire()
+        with second.lock("between"):
+            instants.append(time.perf_counter())
+        got.release()
+threading.Thread(target=wait, daemon=True).start()
+def once():
+    lock.acquire()
+    go.release()
+    time.sleep(float(sys.argv[2]))
+    released = time.perf_counter()
+    lock.release()
+    got.acquire()
+    return instants.pop() - released
+for _ in range(10): once()
+print("ready", flush=True)
+for line in sys.stdin:
+    times, began = [], time.perf_counter()
+    while time.perf_counter() < began + float(line): times.append(once())
+    print(median(times), flush=True)
+"""
+
 
 @contextmanager
 def source(commit: str) -> Iterator[Path]:
@@ -107,18 +137,29 @@ def compared(old: Another, new: Another, rounds: int) -> tuple[float, float, flo
     )
 
 
-@contextmanager
-def urls() -> Iterator[dict[str, str]]:
-    """Stores of one side's own: the commits need not understand each other's records."""
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="interlock-compare-"))
-        nodes = ",".join(f"127.0.0.1:{port}" for port in stack.enter_context(servers(5)()))
-        yield {
-            "memory": "memory://compare",
-            "sqlite": f"sqlite:///{folder}/locks.db",
-            "redis": f"redis://127.0.0.1:{stack.enter_context(served()).port}",
-            "redlock": f"redlock://{nodes}",
-        }
+class Stores:
+    """Stores of one side's own, since the commits need not understand each other's records; each starts when it is asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack, self._urls = stack, dict[str, str]()
+
+    def url(self, store: str) -> str:
+        if store not in self._urls:
+            self._urls[store] = self._opened(store)
+        return self._urls[store]
+
+    def _opened(self, store: str) -> str:
+        enter = self._stack.enter_context
+        if store == "memory":
+            return "memory://compare"
+        if store == "sqlite":
+            return f"sqlite:///{enter(tempfile.TemporaryDirectory(prefix='interlock-compare-'))}/locks.db"
+        if store == "redis":
+            return f"redis://127.0.0.1:{enter(served()).port}"
+        if store == "redlock":
+            return "redlock://" + ",".join(f"127.0.0.1:{port}" for port in enter(servers(5)()))
+        url: str = enter(import_module(f"benchmarks.{store}").served())
+        return url
 
 
 QUESTIONS: dict[str, tuple[str, str, str]] = {
@@ -131,6 +172,11 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "redlock-pair-16-tasks": (TASKS, "redlock", "16"),
     "redis-handoff-threads": (LOCAL, "redis", "threads"),
     "redis-handoff-tasks": (LOCAL, "redis", "tasks"),
+    **{f"pair-{store}": (SYNC, store, "") for store in ("etcd", "zookeeper", "postgresql", "mysql")},
+    **{
+        f"handoff-{store}": (BETWEEN, store, str(SETTLE))
+        for store in ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
+    },
 }
 
 
@@ -142,13 +188,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--only", default="", help="questions whose name contains this")
     options = parser.parse_args()
-    with source(options.commit) as before, urls() as theirs, urls() as ours:
+    with source(options.commit) as before, ExitStack() as stack:
+        theirs, ours = Stores(stack), Stores(stack)
         sys.stdout.write(f"{'':24}{'before':>10}{'after':>10}   after / before\n")
         for name, (program, store, kind) in QUESTIONS.items():
             if options.only in name:
                 with (
-                    in_another(program, theirs[store], kind, source=before) as old,
-                    in_another(program, ours[store], kind) as new,
+                    in_another(program, theirs.url(store), kind, source=before) as old,
+                    in_another(program, ours.url(store), kind) as new,
                 ):
                     one, two, ratio = compared(old, new, options.rounds)
                 sys.stdout.write(f"{name:24}{1e6 * one:7.1f} us{1e6 * two:7.1f} us   {ratio:.2f}\n")

@@ -21,13 +21,11 @@ from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
 from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.quick_votes import QuickVote
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
 
 ID, CHANNEL = "0123456789abcdef0123-1f", b"interlock:0123456789abcdef"
 WHO = '["host",1234,"MainThread","app/jobs.py:88"]'
-QUICK_REPLIES = 4
 TASKS = 64
 Words = list[bytes]
 
@@ -87,8 +85,8 @@ def _warmed(address: str) -> None:
         pass
 
 
-Quick = Callable[[bytes], list[bytes]]
-"""For a ballot, the quick votes to all servers."""
+Votes = Callable[[bytes], list[bytes]]
+"""For a ballot, the votes to all servers."""
 
 
 def _quorum(ports: list[int], names: list[str]) -> list[bytes]:
@@ -105,15 +103,12 @@ def _quorum(ports: list[int], names: list[str]) -> list[bytes]:
     return seats
 
 
-def _quick_votes(name: str, seats: list[bytes]) -> Quick:
-    """Builds quick votes from the parts that `packing` makes, with ballots of the same length."""
+def _votes(name: str, seats: list[bytes]) -> Votes:
+    """Builds votes from the parts that `packing` makes, with ballots of the same length."""
     ballot = b"1" * 16
-    ends = [seat[RUN_ID_LENGTH:] for seat in seats]
-    clocks = [ballot] * len(seats)
-    vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=ends, quick=True, clocks=clocks))
-    assert isinstance(vote, QuickVote)
-    identities = [(b"", b"", b"", seat[:RUN_ID_LENGTH]) for seat in seats]
-    whole = [vote.to(node, identity) for node, identity in enumerate(identities)]
+    vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=[seat[RUN_ID_LENGTH:] for seat in seats]))
+    runs = [seat[:RUN_ID_LENGTH] for seat in seats]
+    whole = [vote.by_hash((b"", bulk(run), b"", run), node) for node, run in enumerate(runs)]
     return lambda number: [each.replace(ballot, number) for each in whole]
 
 
@@ -122,7 +117,7 @@ def _release(name: str) -> bytes:
 
 
 def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
-    votes, release = _quick_votes("bench", _quorum(ports, ["bench"])), _release("bench")
+    votes, release = _votes("bench", _quorum(ports, ["bench"])), _release("bench")
     five = [Bare(port) for port in ports]
     for bare in five:
         stack.callback(bare.close)
@@ -132,8 +127,7 @@ def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
         for bare, vote in zip(five, votes(b"%d" % next(ballots)), strict=True):
             bare.send_encoded(vote)
         for bare in five:
-            for _ in range(QUICK_REPLIES):
-                bare.read()
+            bare.read()
         for bare in five:
             bare.send_encoded(release)
         for bare in five:
@@ -145,15 +139,15 @@ def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:
 async def in_tasks_on_five(ports: list[int]) -> Opened:
     seats = _quorum(ports, [f"bench/{number}" for number in range(TASKS)])
     five: list[BareProtocol] = [await bare_protocol(port) for port in ports]
-    requests: dict[str, tuple[Quick, bytes]] = {}
+    requests: dict[str, tuple[Votes, bytes]] = {}
     ballots = count(time.time_ns() // 1000 + 60_000_000)
 
     async def pair(name: str) -> None:
         if name not in requests:
-            requests[name] = _quick_votes(name, seats), _release(name)
+            requests[name] = _votes(name, seats), _release(name)
         votes, release = requests[name]
-        quick = votes(b"%d" % next(ballots))
-        for reply in [bare.ask_encoded(vote, QUICK_REPLIES) for bare, vote in zip(five, quick, strict=True)]:
+        encoded = votes(b"%d" % next(ballots))
+        for reply in [bare.ask_encoded(vote) for bare, vote in zip(five, encoded, strict=True)]:
             await reply
         for reply in [bare.ask_encoded(release) for bare in five]:
             await reply

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+from hypothesis import settings
 
 from tests.full import FULL
 
@@ -17,6 +18,14 @@ pytest.register_assert_rewrite(
     "interlock.testing.conformance",
     *(f"tests.field.{name}" for name in ("taking", "losing", "crowds", "ends", "killed")),
 )
+
+# The time one example takes says more about the machine than about the code.
+settings.register_profile("interlock", deadline=None)
+settings.load_profile("interlock")
+
+# pytest-timeout reads it: a test that hangs fails, with the stack it hung in, and the others still run. A busy machine is
+# no hang. Not a setting of pytest, which would not run without the plugin then.
+os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
 os.environ.pop("PYTHONUNBUFFERED", None)  # programs that tests start buffer as those of most users do
 

@@ -60,8 +60,10 @@ def freeze(*pids: int) -> None:
 
 
 def thaw(*pids: int) -> None:
+    """Let processes go on; the first of them may end others, and does not wait for us."""
     for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def _stopped(pid: int) -> bool:

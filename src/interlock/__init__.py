@@ -120,8 +120,9 @@ __all__ = [
 ]
 
 
-# The modules in which the public names live, light ones first. Each is imported when one of its names is first asked for:
-# the command line answers `--help` without loading a client, and a program without an event loop does not load asyncio.
+# The modules in which the public names live, light ones first. Each is imported when one of its names is
+# first asked for: the command line answers `--help` without loading a client, and a program without an event
+# loop does not load asyncio.
 _HOMES = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
 _MODULES = ("aio", "blocking", "errors", "events", "guards", "model", "ports", "shutdown", "who")
 

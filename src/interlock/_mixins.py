@@ -1,18 +1,19 @@
 """What the sync and the async API have in common: everything that needs no `await` stands here, once.
 
-`blocking.py` and `aio.py` build their classes on these mixins and add the methods that ask the store. The client's
-factories (`lock`, `semaphore`, ...) are generic over the classes of the API, so that an editor shows
-`interlock.aio.Lock` where it is one. They list their options instead of taking `**options`, because `help()` and an
-editor's hint then show each one with its default.
+`blocking.py` and `aio.py` build their classes on these mixins and add the methods that ask the store. The
+client's factories (`lock`, `semaphore`, ...) are generic over the classes of the API, so that an editor shows
+`interlock.aio.Lock` where it is one. They list their options instead of taking `**options`, because `help()`
+and an editor's hint then show each one with its default.
 
-Locks and semaphores are made often. The core of everything else is imported when it is first asked for, so that
+Locks and semaphores are made often. The core of everything else is imported when a client connects, so that
 `import interlock` stays light.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from interlock._core import lease as lease_core
 from interlock._core.client import Client as CoreClient
@@ -29,10 +30,28 @@ if TYPE_CHECKING:
     from interlock._core.election import Candidacy
     from interlock._core.high_water_mark import HighWaterMark
     from interlock._core.multilock import Multi
+    from interlock._core.naming import Arguments, Keywords
     from interlock._core.once import Once as OnceCore
     from interlock._core.once import OnceHolding
     from interlock._core.register import Cell, EventCell, LatchCell
     from interlock.errors import Skipped
+
+
+PARTS = (
+    *("_core.barrier", "_core.condition", "_core.election", "_core.high_water_mark", "_core.multilock"),
+    *("_core.once", "_core.register", "_core.watching", "_runtime.foreign", "_runtime.generators"),
+)
+
+
+def load_parts() -> None:
+    """Import what later calls of a client need, for `connect`: then none of them can fail for an import.
+
+    A program that has no descriptor left cannot import a module, and its first waiter would meet a raw
+    OSError. It takes 8 ms.
+    """
+    import_module("json")
+    for part in PARTS:
+        import_module(f"interlock.{part}")
 
 
 class Unpicklable:
@@ -42,8 +61,8 @@ class Unpicklable:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"a {type(self).__name__} stays in the process that made it: send names and tokens, and a client that was made "
-            "from a URL, or connect in the worker"
+            f"a {type(self).__name__} stays in the process that made it: send names and tokens, and a client "
+            "that was made from a URL, or connect in the worker"
         )
 
 
@@ -109,6 +128,29 @@ class Named(Unpicklable, metaclass=MadeByClients):
         return f"<{public_path(type(self))} at {id(self):#x} {self._name!r}: {state}>"
 
 
+class DecoratorMixin(Unpicklable, metaclass=MadeByClients):
+    """Something that decorates functions; parts of its name may come from the arguments of a call."""
+
+    _core: Any  # a kind of Holding, a Reentrant or a Multi
+    _name: str
+
+    def _for_calls(self, function: Callable[..., object]) -> Callable[[Arguments, Keywords], Self]:
+        """Return how each call of a function gets its lock; raise now if no call can fill in the name."""
+        from interlock._core.naming import names_over
+
+        names = names_over(self._names(), function)
+        if names is None:
+            return lambda args, kwargs: self
+        return lambda args, kwargs: made(type(self), self._renamed(names(args, kwargs)))
+
+    def _names(self) -> Sequence[str]:
+        return (self._name,)
+
+    def _renamed(self, names: Sequence[str]) -> Any:
+        """The core of the same lock over another name."""
+        return self._core.renamed(names[0])
+
+
 class LockMixin(Named):
     """What all locks share."""
 
@@ -149,8 +191,8 @@ class RWLockMixin(Named, Generic[ReadLockT, WriteLockT]):
     def write(self) -> WriteLockT:
         """Return the lock for writers.
 
-        A reader that asks for it gets `WouldDeadlock`. A writer becomes a reader by taking the read lock and then
-        releasing the write lock.
+        A reader that asks for it gets `WouldDeadlock`. A writer becomes a reader by taking the read lock and
+        then releasing the write lock.
         """
         return self._write
 
@@ -176,11 +218,17 @@ class SemaphoreMixin(Named):
         return self._shown(f"value={self._core.value}{bound}")
 
 
-class MultiLockMixin(Unpicklable, metaclass=MadeByClients):
+class MultiLockMixin(DecoratorMixin):
     """What a multilock knows without asking the store."""
 
     def __init__(self, multi: Multi) -> None:
-        self._core = multi
+        self._core: Multi = multi
+
+    def _names(self) -> Sequence[str]:
+        return self._core.names
+
+    def _renamed(self, names: Sequence[str]) -> Multi:
+        return self._core.renamed(names)
 
     @property
     def names(self) -> list[str]:
@@ -188,7 +236,10 @@ class MultiLockMixin(Unpicklable, metaclass=MadeByClients):
         return self._core.names
 
     def owned(self) -> bool:
-        """Return whether the calling thread or task holds all of them through this object. Sends no request."""
+        """Return whether the calling thread or task holds all of them through this object.
+
+        Sends no request.
+        """
         return self._core.owned()
 
     def __repr__(self) -> str:
@@ -389,16 +440,18 @@ class ClientMixin(
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
     ) -> LockT:
-        """Make a lock on the resource `name`.
+        """Make a lock on the resource `name`. Over a function, parts of it come from the arguments:
+        "ship:{order_id}".
 
-        - `ttl`: how many seconds the lease lives unless it is renewed, and so how long others wait if this process dies
-          (default: the client's).
+        - `ttl`: how many seconds the lease lives unless it is renewed, and so how long others wait if this
+          process dies (default: the client's).
         - `timeout`: how many seconds `with` and `acquire` wait for the lock (default: for ever).
         - `renew`: False lets the lease end after its ttl instead of renewing it while its owner lives.
         - `fair`: False tries without a place in the queue, so that others may be served first.
         - `max_hold`: after this many seconds the lease is lost, even if its holder is alive.
         - `min_hold`: the resource stays taken for at least this many seconds, even if it is released before.
-        - `on_lost`: called once with the lease, if the lease is lost. In `interlock.aio` it may be a coroutine function.
+        - `on_lost`: called once with the lease, if the lease is lost. In `interlock.aio` it may be a
+          coroutine function.
         """
         asked = (ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
         settings = USUAL if asked == NOTHING else Settings(*asked)
@@ -478,7 +531,10 @@ class ClientMixin(
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
     ) -> BoundedSemaphoreT:
-        """Make a semaphore that refuses to take back permits it never gave out. The options are those of `semaphore`."""
+        """Make a semaphore that refuses to take back permits it never gave out.
+
+        The options are those of `semaphore`.
+        """
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
         return made(
             self._bounded_semaphore_type,
@@ -515,12 +571,13 @@ class ClientMixin(
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
     ) -> OnceT:
-        """Make a decorator, or a context manager, whose body runs once at a time among all workers; the others skip it.
+        """Make a decorator, or a context manager, whose body runs once at a time among all workers; the
+        others skip it.
 
-        - `name`: may have parts that come from the arguments of the decorated function, as in "invoice:{order_id}"; or
-          a function that gets these arguments and returns the name.
-        - `min_hold`: others skip for at least this many seconds after the start, even if the run is over by then or has
-          failed.
+        - `name`: may have parts that come from the arguments of the decorated function, as in
+          "invoice:{order_id}"; or a function that gets these arguments and returns the name.
+        - `min_hold`: others skip for at least this many seconds after the start, even if the run is over by
+          then or has failed.
 
         The other options are those of `lock`.
         """
@@ -570,8 +627,8 @@ class ClientMixin(
     ) -> BarrierT:
         """Make a barrier at which `parties` threads, tasks or processes wait for each other.
 
-        - `action`: called by the last to arrive, before any of them goes on. In `interlock.aio` it may be a coroutine
-          function.
+        - `action`: called by the last to arrive, before any of them goes on. In `interlock.aio` it may be a
+          coroutine function.
         - `timeout`: how many seconds `wait` waits unless it is given its own (default: for ever).
         """
         from interlock._core.barrier import BarrierCell
@@ -601,7 +658,9 @@ class ClientMixin(
         return cast("Mutex", ForeignLock(lock))
 
     def guard(self, name: str) -> GuardT:
-        """Make a guard: it remembers the highest token that was accepted for `name`, and refuses lower ones."""
+        """Make a guard: it remembers the highest token that was accepted for `name`, and refuses lower
+        ones.
+        """
         from interlock._core.high_water_mark import HighWaterMark
 
         return made(self._guard_type, HighWaterMark(self._core, name))

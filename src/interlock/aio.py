@@ -4,12 +4,12 @@
         async with client.lock("report:daily") as lease:
             ...
 
-If a lease is lost while the body of an `async with` runs under it, the body is cancelled at its next await, before the
-lease can end, and `LeaseLost` leaves the `async with`.
+If a lease is lost while the body of an `async with` runs under it, the body is cancelled at its next await,
+before the lease can end, and `LeaseLost` leaves the `async with`.
 
-Nothing is decided here: each method asks the core, where every algorithm stands. What needs no `await` stands in
-`_mixins.py`, once for this API and for the sync one. A test keeps the names, arguments and docstrings of the two in
-step.
+Nothing is decided here: each method asks the core, where every algorithm stands. What needs no `await` stands
+in `_mixins.py`, once for this API and for the sync one. A test keeps the names, arguments and docstrings of
+the two in step.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from interlock._mixins import (
     BarrierMixin,
     ClientMixin,
     ConditionMixin,
+    DecoratorMixin,
     ElectionMixin,
     EventMixin,
     GuardMixin,
@@ -46,23 +47,25 @@ from interlock._mixins import (
     RegisterMixin,
     RWLockMixin,
     SemaphoreMixin,
-    Unpicklable,
+    load_parts,
 )
 from interlock._runtime import lifetimes
 from interlock._runtime.generators import (
+    UNFINISHED,
     Iteration,
     kind_of,
     refuse_context_manager,
     refuse_generator,
     require_coroutine,
     rewrapped,
+    unfinished,
 )
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
-from interlock.errors import LeaseLost, Skipped
+from interlock.errors import NotHeld, Skipped
 from interlock.log import Log, callback_reporter
-from interlock.making import MadeByClients, made
+from interlock.making import made
 from interlock.model import Queue, Standing, Value
 from interlock.ports import Owner
 from interlock.wakeups import task_of
@@ -117,17 +120,20 @@ def _leave_soon(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> Coroutine[Any, Any, None]:
-    """An `__aexit__`: from here on the coroutine releases, even if it is cancelled; nobody need watch the statement."""
+    """An `__aexit__`: from here on the coroutine releases, even if it is cancelled; nobody need watch the
+    statement.
+    """
     leaving: Coroutine[Any, Any, None] = manager._leave(statement.entered, error)
     statement.end()
     return leaving
 
 
 def _coroutine_function(method: M) -> M:
-    """Mark a method that returns a coroutine, for mocks and others that ask whether it is a coroutine function.
+    """Mark a method that returns a coroutine, for mocks and others that ask whether it is a coroutine
+    function.
 
-    It is not `async def`, because its caller owns the lease: `wait_for(lock.acquire(), 5)` runs the coroutine in a task
-    of asyncio's own.
+    It is not `async def`, because its caller owns the lease: `wait_for(lock.acquire(), 5)` runs the coroutine
+    in a task of asyncio's own.
     """
     if sys.version_info >= (3, 12):
         return markcoroutinefunction(method)
@@ -138,9 +144,10 @@ def _coroutine_function(method: M) -> M:
 class Lease(LeaseMixin):
     """The proof that you hold a resource, from the grant until you release it or it is lost.
 
-    A lease is renewed in the background for as long as its owner lives. It knows by its own clock when it is lost: then
-    `check()` raises `LeaseLost`, `lost` is set and `on_lost` is called. Its `token` is greater than the token of every
-    earlier lease on the resource, so that the resource can refuse the late writes of an earlier holder.
+    A lease is renewed in the background for as long as its owner lives. It knows by its own clock when it is
+    lost: then `check()` raises `LeaseLost`, `lost` is set and `on_lost` is called. Its `token` is greater
+    than the token of every earlier lease on the resource, so that the resource can refuse the late writes of
+    an earlier holder.
 
     A lease is true, and equal to True, which is what the locks of `threading` return.
     """
@@ -163,12 +170,13 @@ class Lease(LeaseMixin):
         """
         await self._renew_now()
 
-    async def release(self) -> None:
+    @_coroutine_function
+    def release(self) -> Coroutine[Any, Any, None]:
         """Give the resource back.
 
         Raises `LeaseLost` if the lease was lost, and `NotHeld` if it was released before.
         """
-        await self._give_back(strict=True)
+        return self._give_back(strict=True, by=self._runtime.owner())
 
     async def __aenter__(self) -> Lease:
         entered(self, self)
@@ -201,14 +209,15 @@ class Lease(LeaseMixin):
     def _belong_to(self, owner: Owner) -> Lease:
         """Belong to the caller of `acquire`, which may have run in a task that was made only for it.
 
-        gather, create_task, shield and, before Python 3.12, wait_for make a task of the coroutine that they get. That
-        task is over when it has the lease, so that nobody would renew it. If the caller itself is gone by then, the
-        event loop owns the lease, because somebody else waits for it.
+        gather, create_task, shield and, before Python 3.12, wait_for make a task of the coroutine that they
+        get. That task is over when it has the lease, so that nobody would renew it. If the caller itself is
+        gone by then, the event loop owns the lease, because somebody else waits for it.
         """
         if not owner.alive():
             self._set_owner(LoopOwner(asyncio.get_running_loop()))
         if type(owner) is not TaskOwner:
-            self._runtime.owner()  # another thread asked this loop: the runtime must know where to tell of a loss
+            # Another thread asked this loop: the runtime must know where to tell of a loss.
+            self._runtime.owner()
         return self
 
     if TYPE_CHECKING:
@@ -220,9 +229,10 @@ class Lease(LeaseMixin):
 class MultiLease(MultiLeaseMixin[Lease]):
     """The leases of a multilock, in `leases`, sorted by the names of their resources."""
 
-    async def release(self) -> None:
+    @_coroutine_function
+    def release(self) -> Coroutine[Any, Any, None]:
         """Release all of them, even if one fails; then raise the first failure."""
-        await self._multi.give_back(self.leases, None, strict=True)
+        return self._multi.give_back(self.leases, None, by=self._multi.client.runtime.owner())
 
 
 class _Steps(Iteration):
@@ -235,13 +245,14 @@ class _Steps(Iteration):
         super().__init__(leases, function, moves=moves)
         self._running = leases
 
-    def resume(self) -> LeaseLost | None:
+    def resume(self) -> NotHeld | None:
         loss = super().resume()
         for lease in self._running:
             if loss is None:
                 lease._begin_body()
             else:
-                lease._enter_body_of_lost()  # the generator gets the loss as an exception, and needs no cancellation
+                # The generator gets the loss as an exception, and needs no cancellation.
+                lease._enter_body_of_lost()
         return loss
 
     def suspend(self) -> None:
@@ -250,7 +261,7 @@ class _Steps(Iteration):
             lease._end_body(None)
 
 
-class _Decorator(Unpicklable, metaclass=MadeByClients):
+class _Decorator(DecoratorMixin):
     """A context manager that also works as a decorator."""
 
     if TYPE_CHECKING:
@@ -268,6 +279,9 @@ class _Decorator(Unpicklable, metaclass=MadeByClients):
     def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
         """Decorate a function: each call takes a lease of its own and runs the function under it.
 
+        Parts of the name may come from the arguments of a call, as in "ship:{order_id}"; write {{ and }} for
+        braces that belong to the name. A name that no call can fill in raises `InvalidName` here.
+
         A generator holds its lease from its first step until it ends, is closed or is garbage.
         """
         if (method := rewrapped(self, function)) is not None:
@@ -276,20 +290,26 @@ class _Decorator(Unpicklable, metaclass=MadeByClients):
         if kind_of(function) == "async generator function":
             return self._over_generator(function)
         require_coroutine(function)
+        lock = self._for_calls(function)
 
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
-            async with self:
-                return await function(*args, **kwargs)
+            async with lock(args, kwargs):
+                result = await function(*args, **kwargs)
+                if type(result) in UNFINISHED:
+                    raise unfinished(function, result)
+                return result
 
         return guarded
 
     def _over_generator(
         self, function: Callable[P, AsyncGenerator[Any, Any]]
     ) -> Callable[P, AsyncGenerator[Any, Any]]:
+        lock = self._for_calls(function)
+
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Any, Any]:
-            async with self as held:
+            async with lock(args, kwargs) as held:
                 body, generator = self._iterate(held, function), function(*args, **kwargs)
                 step = generator.asend(None)
                 while True:
@@ -355,10 +375,10 @@ class _AnyLock(LockMixin, _Body):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Lease | None]:
         """Take the lock and return its lease, or None if it could not be taken in time.
 
-        The arguments are those of `threading.Lock.acquire`. It waits for ever by default, for at most `timeout` seconds
-        if that is given (-1 stands for the `timeout` that this object was made with), and not at all with
-        `blocking=False`. Raises `StoreUnavailable` if the store does not answer. Whatever interrupts it, nothing is left
-        behind in the store.
+        The arguments are those of `threading.Lock.acquire`. It waits for ever by default, for at most
+        `timeout` seconds if that is given (-1 stands for the `timeout` that this object was made with), and
+        not at all with `blocking=False`. Raises `StoreUnavailable` if the store does not answer. Whatever
+        interrupts it, nothing is left behind in the store.
         """
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout)
 
@@ -371,10 +391,11 @@ class _AnyLock(LockMixin, _Body):
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
-        """Release the lease that the calling thread or task took; if it took none, the one that this object holds.
+        """Release the lease that the calling thread or task took; if it took none, the one that this object
+        holds.
 
-        Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease that was
-        taken through another object is never touched.
+        Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease
+        that was taken through another object is never touched.
         """
         releasing: Coroutine[Any, Any, None] = self._core.release()
         return releasing
@@ -390,14 +411,16 @@ class Lock(_AnyLock):
         async with client.lock("report:daily", timeout=5) as lease:
             save(report, token=lease.token)
 
-    `async with` waits for the lock, and raises `AcquireTimeout`, which names the holder, if it is not granted in time. If the
-    lease is lost while the body runs, the body is cancelled at its next await, and `LeaseLost` leaves the `async with`. Over a function, as a decorator, it
-    takes a lease for each call.
+    `async with` waits for the lock, and raises `AcquireTimeout`, which names the holder, if it is not granted
+    in time. If the lease is lost while the body runs, the body is cancelled at its next await, and
+    `LeaseLost` leaves the `async with`. Over a function, as a decorator, it takes a lease for each call.
     """
 
 
 class RLock(_AnyLock):
-    """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to the store."""
+    """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to
+    the store.
+    """
 
     def _iterate(self, held: Lease, function: object) -> _Steps:
         return _Steps([held], function, moves=False)
@@ -430,8 +453,8 @@ class Semaphore(SemaphoreMixin, _Body):
     ) -> Coroutine[Any, Any, Lease | Literal[False]]:
         """Take `permits` at once and return their lease, or False if they could not be taken in time.
 
-        The arguments are those of `threading.Semaphore.acquire`: by default it waits for as long as the `timeout` that
-        this object was made with.
+        The arguments are those of `threading.Semaphore.acquire`: by default it waits for as long as the
+        `timeout` that this object was made with.
         """
         return self._acquire(self._core.client.runtime.owner(), blocking, timeout, permits)
 
@@ -443,10 +466,11 @@ class Semaphore(SemaphoreMixin, _Body):
 
     @_coroutine_function
     def release(self, n: int = 1) -> Coroutine[Any, Any, None]:
-        """Release `n` permits: first those that the caller took last, then others that were taken through this object.
+        """Release `n` permits: first those that the caller took last, then others that were taken through
+        this object.
 
-        Permits beyond those are kept for the next acquire of this object, as `threading.Semaphore` does. A bounded
-        semaphore raises ValueError instead.
+        Permits beyond those are kept for the next acquire of this object, as `threading.Semaphore` does. A
+        bounded semaphore raises ValueError instead.
         """
         return self._core.release_permits(n, self._core.client.runtime.owner())
 
@@ -518,8 +542,9 @@ class MultiLock(MultiLockMixin, _Decorator):
 class Once(OnceMixin, _Context):
     """Run something once at a time among all workers: the first one runs it, and the others do not wait.
 
-    As a decorator: if another worker runs the function, a call skips it, writes one line to the log and returns a false
-    `Skipped`, which names the holder. In an `async with`, which cannot skip its body, `Skipped` is raised.
+    As a decorator: if another worker runs the function, a call skips it, writes one line to the log and
+    returns a false `Skipped`, which names the holder. In an `async with`, which cannot skip its body,
+    `Skipped` is raised.
     """
 
     def __call__(
@@ -538,7 +563,10 @@ class Once(OnceMixin, _Context):
             run = made(_OnceRun, holding(args, kwargs))
             try:
                 async with run:
-                    return await function(*args, **kwargs)
+                    result = await function(*args, **kwargs)
+                    if type(result) in UNFINISHED:
+                        raise unfinished(function, result)
+                    return result
             except Skipped as skipped:
                 if (
                     skipped is not run.skipped
@@ -554,7 +582,9 @@ class _OnceRun(OnceRunMixin, _Context):
 
 
 class Election(ElectionMixin):
-    """An election: at most one candidate leads, and everybody can read which one and the value it proclaims."""
+    """An election: at most one candidate leads, and everybody can read which one and the value it
+    proclaims.
+    """
 
     @_coroutine_function
     def campaign(
@@ -571,12 +601,15 @@ class Election(ElectionMixin):
         return None if lease is None else _own(lease)._belong_to(owner)
 
     async def proclaim(self, value: str) -> None:
-        """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one does not lead."""
+        """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one
+        does not lead.
+        """
         await self._core.proclaim(value)
 
-    async def resign(self) -> None:
+    @_coroutine_function
+    def resign(self) -> Coroutine[Any, Any, None]:
         """Give up leadership: the next candidate is elected."""
-        await self._core.resign()
+        return self._core.resign(self._core.client.runtime.owner())
 
     async def leader(self) -> Leader | None:
         """Ask the store who leads now; None if nobody does."""
@@ -604,7 +637,8 @@ class Register(RegisterMixin):
     async def compare_and_set(self, expected: Value[Any] | int, value: Any) -> Value[Any] | None:
         """Write `value` if the register is still at the version `expected`; return None if it has changed.
 
-        Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is lost.
+        Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is
+        lost.
         """
         version = expected.version if isinstance(expected, Value) else expected
         written = await self._core.compare_and_set(version, value)
@@ -649,7 +683,9 @@ class Event(EventMixin):
         await self._core.clear()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag: return True once it was set, even if it was cleared at once; False after `timeout` seconds."""
+        """Wait for the flag: return True once it was set, even if it was cleared at once; False after
+        `timeout` seconds.
+        """
         return await self._core.wait(timeout)
 
 
@@ -669,7 +705,10 @@ class Latch(LatchMixin):
         return await self._core.wait(timeout)
 
     async def reset(self) -> None:
-        """Start again from the full count. Until it is counted down again, the store keeps nothing of the latch."""
+        """Start again from the full count.
+
+        Until it is counted down again, the store keeps nothing of the latch.
+        """
         await self._core.reset()
 
 
@@ -685,10 +724,12 @@ class Barrier(BarrierMixin):
         return await self._core.broken()
 
     async def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have arrived; return the caller's number in the order of arrival, from 0 to parties - 1.
+        """Wait until all parties have arrived; return the caller's number in the order of arrival, from 0 to
+        parties - 1.
 
-        The last one to arrive runs the `action` first. Raises `BrokenBarrier` if the barrier is aborted or reset
-        meanwhile. After `timeout` seconds it breaks the barrier for everybody, and raises `BrokenBarrier`.
+        The last one to arrive runs the `action` first. Raises `BrokenBarrier` if the barrier is aborted or
+        reset meanwhile. After `timeout` seconds it breaks the barrier for everybody, and raises
+        `BrokenBarrier`.
         """
         return await self._core.wait(timeout)
 
@@ -702,7 +743,9 @@ class Barrier(BarrierMixin):
 
 
 class Condition(ConditionMixin):
-    """A condition variable for all processes, used as `threading.Condition`; its lock is an rlock by default."""
+    """A condition variable for all processes, used as `threading.Condition`; its lock is an rlock by
+    default.
+    """
 
     @_coroutine_function
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Any]:
@@ -726,10 +769,11 @@ class Condition(ConditionMixin):
 
     @_coroutine_function
     def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
-        """Release the lock, wait to be notified and take the lock again; return False after `timeout` seconds.
+        """Release the lock, wait to be notified and take the lock again; return False after `timeout`
+        seconds.
 
-        It may return True without a notification after the store was out of reach. So check what you wait for in a
-        loop, or use `wait_for`.
+        It may return True without a notification after the store was out of reach. So check what you wait for
+        in a loop, or use `wait_for`.
         """
         return self._core.wait(timeout, self._core.client.runtime.owner())
 
@@ -742,7 +786,10 @@ class Condition(ConditionMixin):
 
     @_coroutine_function
     def notify(self, n: int = 1) -> Coroutine[Any, Any, None]:
-        """Wake up to `n` of those who wait, in the order in which they came. The caller must hold the lock."""
+        """Wake up to `n` of those who wait, in the order in which they came.
+
+        The caller must hold the lock.
+        """
         return self._core.notify(n, self._core.client.runtime.owner())
 
     @_coroutine_function
@@ -764,10 +811,16 @@ class Condition(ConditionMixin):
 
 
 class Guard(GuardMixin):
-    """The highest token that was accepted so far, kept in the store, for resources that cannot check tokens themselves."""
+    """The highest token that was accepted so far, kept in the store, for resources that cannot check
+    tokens themselves.
+    """
 
     async def accept(self, lease: lease_core.Lease | int) -> int:
-        """Accept the token of a lease and return it; raise `StaleToken` if a higher one was accepted before."""
+        """Accept the token of a lease and return it; raise `StaleToken` if a higher one was accepted before.
+
+        Raises `LeaseLost` or `NotHeld` if the lease is known to have ended, and `Unsupported` if it is the
+        lease of another resource, of a semaphore or of a read lock.
+        """
         return await self._core.accept(lease)
 
     async def highest(self) -> int:
@@ -821,7 +874,9 @@ class Client(
         return await watching.inspected(self._core, name)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[str]:
-        """Yield the names of all resources that are held or waited for, in order; they are read page by page."""
+        """Yield the names of all resources that are held or waited for, in order; they are read page by
+        page.
+        """
         after = ""
         while names := await watching.page(self._core, prefix, after):
             for name in watching.shown(names):
@@ -848,19 +903,20 @@ class Client(
     ) -> list[Standing]:
         """Take the resource away from its holders, or remove the one claim `id`; return what was removed.
 
-        The holder gets `LeaseLost` with the reason at its next renewal. Until then it may believe that it still holds
-        the resource: only a resource that checks tokens refuses its late writes.
+        The holder gets `LeaseLost` with the reason at its next renewal. Until then it may believe that it
+        still holds the resource: only a resource that checks tokens refuses its late writes.
 
-        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey` and is left
-        alone, unless `foreign` is given. A key without an expiry needs `no_expiry` as well.
+        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey`
+        and is left alone, unless `foreign` is given. A key without an expiry needs `no_expiry` as well.
         """
         return await watching.evicted(self._core, name, id, reason, foreign, no_expiry)
 
     # ---- the end ---------------------------------------------------------------------
 
-    async def close(self) -> None:
+    @_coroutine_function
+    def close(self) -> Coroutine[Any, Any, None]:
         """Release everything that is held, and close the connections. Closing twice is harmless."""
-        await self._core.close()
+        return self._core.close(by=self._core.runtime.owner())
 
     async def __aenter__(self) -> Client:
         return self
@@ -874,29 +930,33 @@ class Client(
 def connect(
     url: urls.URLOrClient | None = None,
     *,
-    ttl: float = 30.0,
+    ttl: float | None = None,
     connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
     keeper: Literal["thread", "task"] = "thread",
 ) -> Client:
-    """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite file.
+    """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
+    file.
 
         async with interlock.aio.connect("redis://localhost:6379/0", ttl=10) as client:
             ...
 
-    A client object of redis-py or valkey-py, sync or async, can stand in place of a URL: its address, TLS settings and
-    credentials are used, its connections are not.
+    A client object of redis-py or valkey-py, sync or async, can stand in place of a URL: its address, TLS
+    settings and credentials are used, its connections are not.
 
     - `ttl`: how many seconds leases live unless they are renewed; the default for all locks of this client.
-    - `connect_timeout`: how many seconds it may take to connect to a server (default: 5, or what the URL says, as in
-      `?connect_timeout=2`). It comes on top of the timeout of a call that has to connect first, even with
-      `blocking=False`. Embedded stores have no use for it.
+      It is 30 if you do not choose one, or less where the servers end sessions sooner.
+    - `connect_timeout`: how many seconds it may take to connect to a server (default: 5, or what the URL
+      says, as in `?connect_timeout=2`). It comes on top of the timeout of the call that connects first, even
+      with `blocking=False`. From then on connecting counts within the timeout of a call, and `blocking=False`
+      gives it as long as the last connection took, and a second. Embedded stores have no use for it.
     - `listener`: called with every event, besides what is written to the log `interlock`.
-    - `keeper`: "thread" renews leases from a thread, so that a busy event loop does not lose them; "task" renews them
-      from a task of the loop, for programs that must not start threads.
+    - `keeper`: "thread" renews leases from a thread, so that a busy event loop does not lose them; "task"
+      renews them from a task of the loop, for programs that must not start threads.
     """
     if keeper not in ("thread", "task"):
         raise ValueError(f"keeper is 'thread' or 'task', not {keeper!r}")
+    load_parts()
     listen = Log(listener)
     report = callback_reporter(listen)
     runtime = Tasks(report)

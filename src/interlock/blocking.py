@@ -1,8 +1,8 @@
 """The sync API: what `import interlock` offers, driven on the caller's own thread.
 
-Nothing is decided here: each method asks the core, where every algorithm stands. What needs no waiting stands in
-`_mixins.py`, once for this API and for `interlock.aio`. A test keeps the names, arguments and docstrings of the two in
-step.
+Nothing is decided here: each method asks the core, where every algorithm stands. What needs no waiting stands
+in `_mixins.py`, once for this API and for `interlock.aio`. A test keeps the names, arguments and docstrings
+of the two in step.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from interlock._mixins import (
     BarrierMixin,
     ClientMixin,
     ConditionMixin,
+    DecoratorMixin,
     ElectionMixin,
     EventMixin,
     GuardMixin,
@@ -36,13 +37,13 @@ from interlock._mixins import (
     RegisterMixin,
     RWLockMixin,
     SemaphoreMixin,
-    Unpicklable,
+    load_parts,
 )
 from interlock._runtime import lifetimes
 from interlock._runtime.statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
-from interlock.making import MadeByClients, made
+from interlock.making import made
 from interlock.model import Queue, Standing, Value
 
 if TYPE_CHECKING:
@@ -66,9 +67,10 @@ if TYPE_CHECKING:
 class Lease(LeaseMixin):
     """The proof that you hold a resource, from the grant until you release it or it is lost.
 
-    A lease is renewed in the background for as long as its owner lives. It knows by its own clock when it is lost: then
-    `check()` raises `LeaseLost`, `lost` is set and `on_lost` is called. Its `token` is greater than the token of every
-    earlier lease on the resource, so that the resource can refuse the late writes of an earlier holder.
+    A lease is renewed in the background for as long as its owner lives. It knows by its own clock when it is
+    lost: then `check()` raises `LeaseLost`, `lost` is set and `on_lost` is called. Its `token` is greater
+    than the token of every earlier lease on the resource, so that the resource can refuse the late writes of
+    an earlier holder.
 
     A lease is true, and equal to True, which is what the locks of `threading` return.
     """
@@ -94,7 +96,7 @@ class Lease(LeaseMixin):
 
         Raises `LeaseLost` if the lease was lost, and `NotHeld` if it was released before.
         """
-        drive(self._give_back(strict=True))
+        drive(self._give_back(strict=True, by=self._runtime.owner()))
 
     def __enter__(self) -> Lease:
         entered(self, self)
@@ -116,10 +118,10 @@ class MultiLease(MultiLeaseMixin[Lease]):
 
     def release(self) -> None:
         """Release all of them, even if one fails; then raise the first failure."""
-        drive(self._multi.give_back(self.leases, None, strict=True))
+        drive(self._multi.give_back(self.leases, None, by=self._multi.client.runtime.owner()))
 
 
-class _Decorator(Unpicklable, metaclass=MadeByClients):
+class _Decorator(DecoratorMixin):
     """A context manager that also works as a decorator."""
 
     if TYPE_CHECKING:
@@ -131,6 +133,9 @@ class _Decorator(Unpicklable, metaclass=MadeByClients):
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: each call takes a lease of its own and runs the function under it.
 
+        Parts of the name may come from the arguments of a call, as in "ship:{order_id}"; write {{ and }} for
+        braces that belong to the name. A name that no call can fill in raises `InvalidName` here.
+
         A generator holds its lease from its first step until it ends, is closed or is garbage.
         """
         from interlock._runtime import generators  # here, not above: `import interlock` stays light
@@ -141,11 +146,15 @@ class _Decorator(Unpicklable, metaclass=MadeByClients):
         generators.refuse_context_manager(function, asynchronous=False)
         if generators.kind_of(function) == "generator function":
             return cast("Callable[P, R]", self._over_generator(cast(Any, function)))
+        lock = self._for_calls(function)
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
+            with lock(args, kwargs):
+                result = function(*args, **kwargs)
+                if type(result) in generators.UNFINISHED:
+                    raise generators.unfinished(function, result)
+                return result
 
         return guarded
 
@@ -154,9 +163,11 @@ class _Decorator(Unpicklable, metaclass=MadeByClients):
     ) -> Callable[P, Generator[Any, Any, R]]:
         from interlock._runtime.generators import Steps
 
+        lock = self._for_calls(function)
+
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, Any, R]:
-            with self as held:
+            with lock(args, kwargs) as held:
                 iteration = self._iterate(held, function)
                 steps: Any = Steps(iteration, function(*args, **kwargs))
                 return cast(R, (yield from steps))
@@ -214,10 +225,10 @@ class _AnyLock(LockMixin, _Body):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Lease | None:
         """Take the lock and return its lease, or None if it could not be taken in time.
 
-        The arguments are those of `threading.Lock.acquire`. It waits for ever by default, for at most `timeout` seconds
-        if that is given (-1 stands for the `timeout` that this object was made with), and not at all with
-        `blocking=False`. Raises `StoreUnavailable` if the store does not answer. Whatever interrupts it, nothing is left
-        behind in the store.
+        The arguments are those of `threading.Lock.acquire`. It waits for ever by default, for at most
+        `timeout` seconds if that is given (-1 stands for the `timeout` that this object was made with), and
+        not at all with `blocking=False`. Raises `StoreUnavailable` if the store does not answer. Whatever
+        interrupts it, nothing is left behind in the store.
         """
         attempt = self._core.attempt(blocking, timeout)
         try:
@@ -226,14 +237,19 @@ class _AnyLock(LockMixin, _Body):
                 lease = drive(attempt.run())
             return lease
         except BaseException:  # Ctrl-C between the grant and our return: nobody would release it
-            drive(attempt.undo())
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
             raise
 
     def release(self) -> None:
-        """Release the lease that the calling thread or task took; if it took none, the one that this object holds.
+        """Release the lease that the calling thread or task took; if it took none, the one that this object
+        holds.
 
-        Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease that was
-        taken through another object is never touched.
+        Raises `NotHeld` (a RuntimeError) if there is none, and `LeaseLost` if the lease was lost. A lease
+        that was taken through another object is never touched.
         """
         drive(self._core.release())
 
@@ -248,14 +264,16 @@ class Lock(_AnyLock):
         with client.lock("report:daily", timeout=5) as lease:
             save(report, token=lease.token)
 
-    `with` waits for the lock, and raises `AcquireTimeout`, which names the holder, if it is not granted in time. If the
-    lease is lost while the body runs, `LeaseLost` is raised at the end of the body. Over a function, as a decorator, it
-    takes a lease for each call.
+    `with` waits for the lock, and raises `AcquireTimeout`, which names the holder, if it is not granted in
+    time. If the lease is lost while the body runs, `LeaseLost` is raised at the end of the body. Over a
+    function, as a decorator, it takes a lease for each call.
     """
 
 
 class RLock(_AnyLock):
-    """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to the store."""
+    """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to
+    the store.
+    """
 
     _core: Reentrant
 
@@ -305,22 +323,27 @@ class Semaphore(SemaphoreMixin, _Body):
     ) -> Lease | Literal[False]:
         """Take `permits` at once and return their lease, or False if they could not be taken in time.
 
-        The arguments are those of `threading.Semaphore.acquire`: by default it waits for as long as the `timeout` that
-        this object was made with.
+        The arguments are those of `threading.Semaphore.acquire`: by default it waits for as long as the
+        `timeout` that this object was made with.
         """
         attempt = self._core.attempt(blocking, timeout, permits=permits)
         try:
             lease = drive(attempt.run())
             return False if lease is None else _own(lease)
         except BaseException:  # as in Lock.acquire
-            drive(attempt.undo())
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
             raise
 
     def release(self, n: int = 1) -> None:
-        """Release `n` permits: first those that the caller took last, then others that were taken through this object.
+        """Release `n` permits: first those that the caller took last, then others that were taken through
+        this object.
 
-        Permits beyond those are kept for the next acquire of this object, as `threading.Semaphore` does. A bounded
-        semaphore raises ValueError instead.
+        Permits beyond those are kept for the next acquire of this object, as `threading.Semaphore` does. A
+        bounded semaphore raises ValueError instead.
         """
         drive(self._core.release_permits(n))
 
@@ -349,7 +372,11 @@ class MultiLock(MultiLockMixin, _Decorator):
             leases = drive(attempt.run())
             return None if leases is None else MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire
-            drive(attempt.undo())
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
             raise
 
     def release(self) -> None:
@@ -392,8 +419,9 @@ class MultiLock(MultiLockMixin, _Decorator):
 class Once(OnceMixin, _Context):
     """Run something once at a time among all workers: the first one runs it, and the others do not wait.
 
-    As a decorator: if another worker runs the function, a call skips it, writes one line to the log and returns a false
-    `Skipped`, which names the holder. In a `with`, which cannot skip its body, `Skipped` is raised.
+    As a decorator: if another worker runs the function, a call skips it, writes one line to the log and
+    returns a false `Skipped`, which names the holder. In a `with`, which cannot skip its body, `Skipped` is
+    raised.
     """
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]:
@@ -412,7 +440,10 @@ class Once(OnceMixin, _Context):
             run = made(_OnceRun, holding(args, kwargs))
             try:
                 with run:
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    if type(result) in generators.UNFINISHED:
+                        raise generators.unfinished(function, result)
+                    return result
             except Skipped as skipped:
                 if (
                     skipped is not run.skipped
@@ -428,7 +459,9 @@ class _OnceRun(OnceRunMixin, _Context):
 
 
 class Election(ElectionMixin):
-    """An election: at most one candidate leads, and everybody can read which one and the value it proclaims."""
+    """An election: at most one candidate leads, and everybody can read which one and the value it
+    proclaims.
+    """
 
     def campaign(self, value: str = "", *, blocking: bool = True, timeout: float = -1) -> Lease | None:
         """Stand for election with `value`, an address for example; return the lease once elected, or None.
@@ -440,11 +473,17 @@ class Election(ElectionMixin):
             lease = drive(attempt.run())
             return None if lease is None else _own(lease)
         except BaseException:  # as in Lock.acquire
-            drive(attempt.undo())
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
             raise
 
     def proclaim(self, value: str) -> None:
-        """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one does not lead."""
+        """Change the leader's value without a new election; raise `NotHeld` or `LeaseLost` if this one
+        does not lead.
+        """
         drive(self._core.proclaim(value))
 
     def resign(self) -> None:
@@ -477,7 +516,8 @@ class Register(RegisterMixin):
     def compare_and_set(self, expected: Value[Any] | int, value: Any) -> Value[Any] | None:
         """Write `value` if the register is still at the version `expected`; return None if it has changed.
 
-        Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is lost.
+        Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is
+        lost.
         """
         version = expected.version if isinstance(expected, Value) else expected
         written = drive(self._core.compare_and_set(version, value))
@@ -522,7 +562,9 @@ class Event(EventMixin):
         drive(self._core.clear())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag: return True once it was set, even if it was cleared at once; False after `timeout` seconds."""
+        """Wait for the flag: return True once it was set, even if it was cleared at once; False after
+        `timeout` seconds.
+        """
         return drive(self._core.wait(timeout))
 
 
@@ -542,7 +584,10 @@ class Latch(LatchMixin):
         return drive(self._core.wait(timeout))
 
     def reset(self) -> None:
-        """Start again from the full count. Until it is counted down again, the store keeps nothing of the latch."""
+        """Start again from the full count.
+
+        Until it is counted down again, the store keeps nothing of the latch.
+        """
         drive(self._core.reset())
 
 
@@ -560,10 +605,12 @@ class Barrier(BarrierMixin):
         return drive(self._core.broken())
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have arrived; return the caller's number in the order of arrival, from 0 to parties - 1.
+        """Wait until all parties have arrived; return the caller's number in the order of arrival, from 0 to
+        parties - 1.
 
-        The last one to arrive runs the `action` first. Raises `BrokenBarrier` if the barrier is aborted or reset
-        meanwhile. After `timeout` seconds it breaks the barrier for everybody, and raises `BrokenBarrier`.
+        The last one to arrive runs the `action` first. Raises `BrokenBarrier` if the barrier is aborted or
+        reset meanwhile. After `timeout` seconds it breaks the barrier for everybody, and raises
+        `BrokenBarrier`.
         """
         return drive(self._core.wait(timeout))
 
@@ -577,7 +624,9 @@ class Barrier(BarrierMixin):
 
 
 class Condition(ConditionMixin):
-    """A condition variable for all processes, used as `threading.Condition`; its lock is an rlock by default."""
+    """A condition variable for all processes, used as `threading.Condition`; its lock is an rlock by
+    default.
+    """
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> Any:
         """Take the condition's lock; return what its own `acquire` returns."""
@@ -588,10 +637,11 @@ class Condition(ConditionMixin):
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock, wait to be notified and take the lock again; return False after `timeout` seconds.
+        """Release the lock, wait to be notified and take the lock again; return False after `timeout`
+        seconds.
 
-        It may return True without a notification after the store was out of reach. So check what you wait for in a
-        loop, or use `wait_for`.
+        It may return True without a notification after the store was out of reach. So check what you wait for
+        in a loop, or use `wait_for`.
         """
         return drive(self._core.wait(timeout))
 
@@ -600,7 +650,10 @@ class Condition(ConditionMixin):
         return drive(self._core.wait_for(predicate, timeout))
 
     def notify(self, n: int = 1) -> None:
-        """Wake up to `n` of those who wait, in the order in which they came. The caller must hold the lock."""
+        """Wake up to `n` of those who wait, in the order in which they came.
+
+        The caller must hold the lock.
+        """
         drive(self._core.notify(n))
 
     def notify_all(self) -> None:
@@ -621,10 +674,16 @@ class Condition(ConditionMixin):
 
 
 class Guard(GuardMixin):
-    """The highest token that was accepted so far, kept in the store, for resources that cannot check tokens themselves."""
+    """The highest token that was accepted so far, kept in the store, for resources that cannot check
+    tokens themselves.
+    """
 
     def accept(self, lease: Lease | int) -> int:
-        """Accept the token of a lease and return it; raise `StaleToken` if a higher one was accepted before."""
+        """Accept the token of a lease and return it; raise `StaleToken` if a higher one was accepted before.
+
+        Raises `LeaseLost` or `NotHeld` if the lease is known to have ended, and `Unsupported` if it is the
+        lease of another resource, of a semaphore or of a read lock.
+        """
         return drive(self._core.accept(lease))
 
     def highest(self) -> int:
@@ -680,7 +739,9 @@ class Client(
         return drive(watching.inspected(self._core, name))
 
     def scan(self, prefix: str = "") -> Iterator[str]:
-        """Yield the names of all resources that are held or waited for, in order; they are read page by page."""
+        """Yield the names of all resources that are held or waited for, in order; they are read page by
+        page.
+        """
         from interlock._core import watching
 
         after = ""
@@ -710,11 +771,11 @@ class Client(
     ) -> list[Standing]:
         """Take the resource away from its holders, or remove the one claim `id`; return what was removed.
 
-        The holder gets `LeaseLost` with the reason at its next renewal. Until then it may believe that it still holds
-        the resource: only a resource that checks tokens refuses its late writes.
+        The holder gets `LeaseLost` with the reason at its next renewal. Until then it may believe that it
+        still holds the resource: only a resource that checks tokens refuses its late writes.
 
-        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey` and is left
-        alone, unless `foreign` is given. A key without an expiry needs `no_expiry` as well.
+        A key of another program under this name (an old `SET NX` lock, or anything else) raises `ForeignKey`
+        and is left alone, unless `foreign` is given. A key without an expiry needs `no_expiry` as well.
         """
         from interlock._core import watching
 
@@ -738,22 +799,25 @@ class Client(
 def connect(
     url: urls.URLOrClient | None = None,
     *,
-    ttl: float = 30.0,
+    ttl: float | None = None,
     connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
 ) -> Client:
-    """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite file.
+    """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
+    file.
 
         with interlock.connect("redis://localhost:6379/0", ttl=10) as client:
             ...
 
-    A client object of redis-py or valkey-py, sync or async, can stand in place of a URL: its address, TLS settings and
-    credentials are used, its connections are not.
+    A client object of redis-py or valkey-py, sync or async, can stand in place of a URL: its address, TLS
+    settings and credentials are used, its connections are not.
 
     - `ttl`: how many seconds leases live unless they are renewed; the default for all locks of this client.
-    - `connect_timeout`: how many seconds it may take to connect to a server (default: 5, or what the URL says, as in
-      `?connect_timeout=2`). It comes on top of the timeout of a call that has to connect first, even with
-      `blocking=False`. Embedded stores have no use for it.
+      It is 30 if you do not choose one, or less where the servers end sessions sooner.
+    - `connect_timeout`: how many seconds it may take to connect to a server (default: 5, or what the URL
+      says, as in `?connect_timeout=2`). It comes on top of the timeout of the call that connects first, even
+      with `blocking=False`. From then on connecting counts within the timeout of a call, and `blocking=False`
+      gives it as long as the last connection took, and a second. Embedded stores have no use for it.
     - `listener`: called with every event, besides what is written to the log `interlock`.
     """
     from interlock.log import Log  # here, not above: `import interlock` stays light
@@ -766,13 +830,14 @@ def connect(
 
 def _connected(
     url: urls.URLOrClient | None,
-    ttl: float,
+    ttl: float | None,
     listen: Callable[[events.Event], object],
     connect_timeout: float | None = None,
 ) -> Client:
     """Return a client whose events go to `listen` alone, and not to the log."""
     from interlock.log import callback_reporter
 
+    load_parts()
     runtime = blocking_runtime(callback_reporter(listen))
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime.for_keeper(), ttl=ttl, listener=listen, lease_type=Lease)

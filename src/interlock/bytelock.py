@@ -1,8 +1,8 @@
 """Shared locks on single bytes of a file that belong to an opening of the file, not to a process.
 
-These are the "open file description locks" of fcntl(2): F_OFD_SETLK. The kernel drops such a lock when the last descriptor of
-that opening is closed, that is, when every process that made it or inherited it (also over exec) is gone. Linux has these
-locks; on systems without them, nothing can be locked.
+These are the "open file description locks" of fcntl(2): F_OFD_SETLK. The kernel drops such a lock when the
+last descriptor of that opening is closed, that is, when every process that made it or inherited it (also over
+exec) is gone. Linux has these locks; on systems without them, nothing can be locked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def lock(descriptor: int, byte: int) -> None:
 
 
 def locked(descriptor: int, start: int, length: int = 1) -> bool | None:
-    """Whether any of these bytes is locked through another opening of the file; None if the kernel does not say."""
+    """Whether any of these bytes is locked through another opening of the file; None if the kernel does
+    not say.
+    """
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)

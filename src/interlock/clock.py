@@ -1,4 +1,5 @@
-"""The boot clock, on which leases are counted: monotonic, and running during suspend where the system has such a clock.
+"""The boot clock, on which leases are counted: monotonic, and running during suspend where the system has
+such a clock.
 
 A laptop or a paused virtual machine must not wake up believing that its leases are fresh.
 """

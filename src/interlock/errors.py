@@ -11,19 +11,23 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from interlock.model import Standing
-from interlock.wording import counted, duration, held, taken
+from interlock.model import EVERYTHING, Standing
+from interlock.wording import counted, duration, held, printable, taken
 
 
 class InterlockError(Exception):
     """The base class of all errors of interlock.
 
-    An error can be sent from a worker process to its parent by pickle, or be made again as `type(error)(*error.args)`: its
-    args are plain data, which JSON can carry (Celery sends results so).
+    An error can be sent from a worker process to its parent by pickle, or be made again as
+    `type(error)(*error.args)`: its args are plain data, which JSON can carry (Celery sends results so).
     """
 
+    def __str__(self) -> str:
+        return printable(super().__str__())  # it may quote what a server or another program said
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self)!r})"  # task queues log the repr, and the default one would show only the args
+        # Task queues log the repr, and the default one would show only the args.
+        return f"{type(self).__name__}({str(self)!r})"
 
     def __reduce__(self) -> Any:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -53,19 +57,37 @@ class Unsupported(InterlockError, ValueError):
 
 
 class SettingsMismatch(InterlockError, ValueError):
-    """Contenders use different capacities for the same resource."""
+    """Contenders use different settings for the same resource: its capacity, the count of a latch, the
+    parties of a barrier.
+    """
 
-    def __init__(self, resource: str, asked: int, standing: int) -> None:
-        super().__init__(resource, asked, standing)
+    def __init__(self, resource: str, asked: int, standing: int, setting: str = "capacity") -> None:
+        super().__init__(resource, asked, standing, setting)
         self.resource = resource
         self.asked = asked
         self.standing = standing
+        self.setting = setting
 
     def __str__(self) -> str:
+        if self.setting == "count":
+            return (
+                f"{self.resource}: asked for a count of {self.asked}, but the latch stands with a count of "
+                f"{self.standing}; all must use the same count, or reset() it first"
+            )
+        if self.setting == "parties":
+            return (
+                f"{self.resource}: asked for {self.asked} parties, but the barrier stands with "
+                f"{self.standing} parties; all must use the same number"
+            )
         return (
-            f"{self.resource}: asked for capacity {self.asked}, but live claims stand under capacity "
-            f"{self.standing}; all contenders must use the same kind of lock and the same capacity"
+            f"{self.resource}: asked for {_kind(self.asked)}, but live claims stand under "
+            f"{_kind(self.standing)}; all contenders must use the same kind of lock and the same capacity"
         )
+
+
+def _kind(capacity: int) -> str:
+    """A capacity as the user knows it: that of a read-write lock is nobody's setting."""
+    return "a read-write lock" if capacity == EVERYTHING else f"capacity {capacity}"
 
 
 class AcquireTimeout(InterlockError, TimeoutError):
@@ -98,11 +120,12 @@ class AcquireTimeout(InterlockError, TimeoutError):
 
 
 class Skipped(InterlockError):
-    """A job of `client.once` was not run, because another worker runs it, or began it less than `min_hold` seconds ago.
+    """A job of `client.once` was not run, because another worker runs it, or began it less than `min_hold`
+    seconds ago.
 
-    A function decorated with `client.once` returns this object, and it is false: `if not job(): ...`. A
-    `with client.once(...)` raises it, because a `with` cannot skip its body. Then it is true, as all other exceptions
-    are, because code that handles errors tests for that.
+    A function decorated with `client.once` returns this object, and it is false: `if not job(): ...`. A `with
+    client.once(...)` raises it, because a `with` cannot skip its body. Then it is true, as all other
+    exceptions are, because code that handles errors tests for that.
     """
 
     def __init__(
@@ -147,7 +170,8 @@ class LeaseLost(NotHeld):
     - "lapsed": its ttl passed without an answered renewal;
     - "refused": the store no longer knows it;
     - "evicted": an operator removed it, for the reason in `reason`;
-    - "owner_ended": the thread or task that took it has ended, and no other has adopted it; `reason` names the owner;
+    - "owner_ended": the thread or task that took it has ended, and no other has adopted it; `reason` names
+      the owner;
     - "max_hold": it was held for `max_hold` seconds;
     - "session": the session of its client has ended;
     - "forked": this process was forked from the holder, and the parent has the lease.
@@ -168,11 +192,11 @@ class LeaseLost(NotHeld):
             "max_hold": "it was held for max_hold seconds",
             "session": "its client's session with the store has ended",
             "forked": "this process was forked from its holder",
-            "owner_ended": f"its owner, {self.reason}, has ended, and leases are renewed only while their owner lives "
-            "(call lease.adopt() in the thread or task that goes on with it)",
+            "owner_ended": f"its owner, {printable(self.reason)}, has ended, and leases are renewed only while their "
+            "owner lives (call lease.adopt() in the thread or task that goes on with it)",
         }.get(self.cause, self.cause)
         if self.reason and self.cause != "owner_ended":
-            text += f" ({self.reason})"
+            text += f" ({printable(self.reason)})"
         return f"{self.resource}: lease with token {self.token} is lost: {text}; another may hold it now"
 
 
@@ -185,13 +209,17 @@ class Evicted(InterlockError, RuntimeError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.resource}: evicted from the queue by an operator ({self.reason or 'no reason given'})"
+        return (
+            f"{self.resource}: evicted from the queue by an operator "
+            f"({printable(self.reason) or 'no reason given'})"
+        )
 
 
 class ForeignKey(InterlockError, RuntimeError):
     """An operator asked to evict a key that another program keeps under this name. Nothing was removed.
 
-    `kind` is the type that the server gives for it, such as "string"; `expires` says whether it would lapse by itself.
+    `kind` is the type that the server gives for it, such as "string"; `expires` says whether it would lapse
+    by itself.
     """
 
     def __init__(self, resource: str, kind: str = "string", expires: bool = True) -> None:
@@ -201,7 +229,10 @@ class ForeignKey(InterlockError, RuntimeError):
         self.expires = expires
 
     def __str__(self) -> str:
-        text = f"{self.resource}: a key of another program ({self.kind}), not a lock of interlock; nothing was removed"
+        text = (
+            f"{self.resource}: a key of another program ({printable(self.kind)}), not a lock of interlock; "
+            "nothing was removed"
+        )
         if self.kind not in ("string", "node"):  # of Redis, and of ZooKeeper
             return f"{text}: only a string can be another program's lock"
         advice = "--foreign (foreign=True)"
@@ -223,8 +254,8 @@ class BrokenBarrier(InterlockError, threading.BrokenBarrierError):
 class StaleToken(InterlockError, RuntimeError):
     """The guarded resource has accepted another token since: the lease that this one came from has ended.
 
-    `accepted` is the other token; 0 if it is not known, because the guard asked only whether the claim still stands. It may be
-    the lower one only where marks are compared: then that holder has marked the row last.
+    `accepted` is the other token; 0 if it is not known, because the guard asked only whether the claim still
+    stands. It may be the lower one only where marks are compared: then that holder has marked the row last.
     """
 
     def __init__(self, resource: str, token: int, accepted: int) -> None:
@@ -238,8 +269,8 @@ class StaleToken(InterlockError, RuntimeError):
             return f"{self.resource}: token {self.token} is stale: the claim it came from no longer stands"
         if self.accepted <= self.token:
             return (
-                f"{self.resource}: token {self.token} is refused, because a holder with token {self.accepted} "
-                "has marked the row since"
+                f"{self.resource}: token {self.token} is refused, because a holder with token "
+                f"{self.accepted} has marked the row since"
             )
         return (
             f"{self.resource}: token {self.token} is stale, {self.accepted} was accepted already; "
@@ -252,15 +283,23 @@ class StoreUnavailable(InterlockError, ConnectionError):
 
 
 class Unreached(StoreUnavailable):
-    """There was no connection to the store. The request was not sent, or was taken back: it has had no effect."""
+    """There was no connection to the store.
+
+    The request was not sent, or was taken back: it has had no effect.
+    """
 
 
 class HeldUp(Unreached):
-    """The request was not sent in its time, because so many of the same client were under way before it. The store does answer."""
+    """The request was not sent in its time, because so many of the same client were under way before it.
+
+    The store does answer.
+    """
 
 
 class StoreUnfit(InterlockError, OSError):
-    """The store cannot be used in its present state: it is read-only, full, corrupt, another program's, or of a later version."""
+    """The store cannot be used in its present state: it is read-only, full, corrupt, another program's, or
+    of a later version.
+    """
 
 
 class ClientClosed(InterlockError, RuntimeError):

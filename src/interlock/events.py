@@ -1,7 +1,8 @@
-"""Events: what happened, as data that can print itself as a sentence. Listeners and the logger `interlock` receive them.
+"""Events: what happened, as data that can print itself as a sentence. Listeners and the logger `interlock`
+receive them.
 
-A listener is called on the thread on which the event happens, which may be the keeper's. So it must be quick and must
-not wait. An exception that it raises is ignored.
+A listener is called on the thread on which the event happens, which may be the keeper's. So it must be quick
+and must not wait. An exception that it raises is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Acquired(Event):
 
     resource: str
     token: int
-    waited: float
+    waited: float  # seconds from the call to the grant
 
     def __str__(self) -> str:
         after = f" after {duration(self.waited)}" if self.waited >= 0.05 else ""
@@ -52,7 +53,7 @@ class Released(Event):
 
     resource: str
     token: int
-    held: float
+    held: float  # seconds since the grant
 
     def __str__(self) -> str:
         return f"{self.resource}: released after {duration(self.held)}, token {self.token}"
@@ -73,7 +74,9 @@ class TimedOut(Event):
 
 @record
 class Skipped(Event):
-    """A job of `client.once` was not run: another worker runs it, or began it less than `min_hold` seconds ago."""
+    """A job of `client.once` was not run: another worker runs it, or began it less than `min_hold` seconds
+    ago.
+    """
 
     level: ClassVar[int] = INFO
     resource: str
@@ -85,7 +88,10 @@ class Skipped(Event):
 
 @record
 class Waiting(Event):
-    """A caller has waited for a second. The event comes once for each wait, and names the holder if the store knows it."""
+    """A caller has waited for a second.
+
+    The event comes once for each wait, and names the holder if the store knows it.
+    """
 
     level: ClassVar[int] = INFO
     resource: str
@@ -113,8 +119,8 @@ class WaitingForItself(Event):
 
     def __str__(self) -> str:
         return (
-            f"{self.resource}: {self.owner} waits for a lock that it holds itself (token {self.token}): release it "
-            "first, or use client.rlock, which its owner may take again"
+            f"{self.resource}: {self.owner} waits for a lock that it holds itself (token {self.token}): "
+            "release it first, or use client.rlock, which its owner may take again"
         )
 
 
@@ -146,8 +152,9 @@ class OwnerEnded(Event):
 
     def __str__(self) -> str:
         return (
-            f"{self.resource}: {self.owner} has ended and had not released the lease with token {self.token}; it is lost "
-            f"in {duration(self.remaining)} unless a living thread or task calls lease.adopt()"
+            f"{self.resource}: {self.owner} has ended and had not released the lease with token "
+            f"{self.token}; it is lost in {duration(self.remaining)} unless a living thread or task calls "
+            "lease.adopt()"
         )
 
 
@@ -185,7 +192,10 @@ class KeeperLagged(Event):
     seconds: float
 
     def __str__(self) -> str:
-        return f"renewals began {duration(self.seconds)} late: the machine is overloaded, or the process was paused"
+        return (
+            f"renewals began {duration(self.seconds)} late: the machine is overloaded, or the process was "
+            "paused"
+        )
 
 
 @record

@@ -1,8 +1,9 @@
-"""Writes events to the logger `interlock`: a sentence, with the data of the event as attributes of the log record.
+"""Writes events to the logger `interlock`: a sentence, with the data of the event as attributes of the log
+record.
 
-The attributes are `interlock_event` (the name of the event), `interlock_resource`, `interlock_token` and so on. They have a
-prefix because other libraries read plain names from log records: the handler of Google Cloud Logging takes `resource`
-for the monitored resource.
+The attributes are `interlock_event` (the name of the event), `interlock_resource`, `interlock_token` and so
+on. They have a prefix because other libraries read plain names from log records: the handler of Google Cloud
+Logging takes `resource` for the monitored resource.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ NAME = "interlock"
 
 
 class Log:
-    """A listener that writes each event to the log, and then passes it to the user's own listener, if there is one."""
+    """A listener that writes each event to the log, and then passes it to the user's own listener, if
+    there is one.
+    """
 
     def __init__(self, listener: Callable[[Event], object] | None = None) -> None:
         self._listener = listener
@@ -38,10 +41,11 @@ class Log:
 
     @property
     def wants_all_events(self) -> Callable[[], bool]:
-        """Tells whether anybody listens to all events: programs that want warnings only do not pay for making others.
+        """Tells whether anybody listens to all events: programs that want warnings only do not pay for making
+        others.
 
-        It is called twice for every pair of acquire and release. So it is the logger's own method, unless the program
-        has not imported `logging` yet.
+        It is called twice for every pair of acquire and release. So it is the logger's own method, unless the
+        program has not imported `logging` yet.
         """
         if self._listener is None and (logger := _imported()) is not None:
             return partial(logger.isEnabledFor, DEBUG)
@@ -55,7 +59,9 @@ class Log:
 
 
 def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:
-    """Return the function that a runtime calls with the error and the lease when a user's callback has failed."""
+    """Return the function that a runtime calls with the error and the lease when a user's callback has
+    failed.
+    """
 
     def report(error: BaseException, lease: Any) -> None:
         listen(CallbackFailed(repr(error), lease.resource, error))
@@ -77,7 +83,10 @@ def _imported() -> Logger | None:
 
 
 def wanted(level: int) -> bool:
-    """Whether the log accepts events of this level. If the program has not imported `logging`, it accepts warnings only."""
+    """Whether the log accepts events of this level.
+
+    If the program has not imported `logging`, it accepts warnings only.
+    """
     logger = _imported()
     return level >= WARNING if logger is None else logger.isEnabledFor(level)
 
@@ -93,7 +102,9 @@ def write(event: Event) -> None:
 
 
 def fields(event: Event) -> dict[str, object]:
-    """Return the data of an event as attributes of a log record: plain values that every formatter can write."""
+    """Return the data of an event as attributes of a log record: plain values that every formatter can
+    write.
+    """
     found: dict[str, object] = {"interlock_event": type(event).__name__}
     names: tuple[str, ...] = type(event).__match_args__
     for name in names:

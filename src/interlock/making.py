@@ -1,8 +1,8 @@
 """How a program gets its objects: clients are made by `connect`, everything else by clients.
 
-A user who calls the class of a lock, as with those of `threading`, is told how to get one. A client that was made from
-a URL can be sent to another process, where it is made again from the URL, password included. Locks and leases stay in
-the process that made them.
+A user who calls the class of a lock, as with those of `threading`, is told how to get one. A client that was
+made from a URL can be sent to another process, where it is made again from the URL, password included. Locks
+and leases stay in the process that made them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def made_again(core: Client, origin: Origin | None) -> tuple[Callable[..., Any],
         raise TypeError("this client was not made by connect(): connect in the worker")
     if core.store.traits.reach == "process":
         raise TypeError(
-            f"{core.store.traits.backend}:// is seen by one process alone: connect in the worker, to a store that both see"
+            f"{core.store.traits.backend}:// is seen by one process alone: connect in the worker, to a store "
+            "that both see"
         )
     connect, urls, options = origin
     if urls is None:

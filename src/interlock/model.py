@@ -1,7 +1,7 @@
 """The data that cross the `Store` interface: what a caller asks, and what the store answers.
 
-Two rules keep them small. They hold durations and no instants, so nobody has to compare the clocks of two machines.
-And the caller chooses every id, so it can repeat any request after a lost reply.
+Two rules keep them small. They hold durations and no instants, so nobody has to compare the clocks of two
+machines. And the caller chooses every id, so it can repeat any request after a lost reply.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from interlock.record import record
+from interlock.who import Who
 
 T = TypeVar("T")
 
@@ -16,7 +17,9 @@ EVERYTHING = 2**31 - 1
 """The capacity of a read-write lock, and what its writer takes of it."""
 
 LINGERING = "lingering-"
-"""The beginning of the id of a claim that its holder has released, and that stays for the rest of its `min_hold`."""
+"""The beginning of the id of a claim that its holder has released, and that stays for the rest of its
+`min_hold`.
+"""
 
 
 @record
@@ -44,6 +47,13 @@ class Granted:
     sent: float | None = (
         None  # the instant, on the runtime's clock, from which ttl counts; None: just before this call
     )
+    unconfirmed: bool = (
+        False  # only a message said so, and the store was not asked: the first renewal is sent at once
+    )
+
+
+NEVER = float("inf")
+"""The seconds until a claim lapses that never does so by itself."""
 
 
 @record
@@ -55,10 +65,15 @@ class Standing:
     permits: int
     admitted: bool
     age: float  # seconds since it was admitted; for a waiter, since it entered the queue
-    lapses_in: float
+    lapses_in: float  # seconds; NEVER for a key without an expiry, which another program has left
     note: str
-    who: str
+    who: str  # as stores keep it, in JSON; `caller` is the same for people and programs
     foreign: bool = False  # it is a key of another program under this name, whose value is never shown
+
+    @property
+    def caller(self) -> Who:
+        """The process, thread or task, and line that made the claim: `print` shows it in words."""
+        return Who.parse(self.who)
 
     @property
     def lingering(self) -> bool:
@@ -77,7 +92,10 @@ class Busy:
 
 @record
 class Gone:
-    """The store does not have the claim: it lapsed, was released, or was evicted by an operator."""
+    """The store does not have the claim: it lapsed, was released, or was evicted by an operator.
+
+    To the renewal of a holder it also means that the claim only waits, so that its caller does not hold it.
+    """
 
     evicted: bool = False
     reason: str = ""  # the reason that the operator gave
@@ -90,10 +108,12 @@ class Renewal:
     resource: str
     id: str
     ttl: float
-    note: str | None = None  # None leaves the note as it is
-    permits: int | None = None  # if fewer than it has, it shrinks to them: a writer becomes a reader
+    note: str | None = None  # None leaves the note as it is; only a holder's can change
+    permits: int | None = (
+        None  # if fewer than it has, a holder's claim shrinks to them: a writer becomes a reader
+    )
     waiting: bool = (
-        False  # it is for a place in the queue, whose waiter may have to be woken: see `Traits.renewals_wake`
+        False  # it is for a place in the queue; otherwise it is a holder's, and must not keep a place
     )
 
 
@@ -114,7 +134,8 @@ class NoAnswer:
 
 @record
 class Queue:
-    """The live claims on a resource at one instant: first the holders, then the waiters in the order of the queue.
+    """The live claims on a resource at one instant: first the holders, then the waiters in the order of the
+    queue.
 
     A resource without claims has capacity 0 and no standings.
     """
@@ -155,7 +176,10 @@ class Value(Generic[T]):
 
 @record
 class Traits:
-    """What a store can do and what it cannot. Code, tests and docs ask this instead of the name of the backend."""
+    """What a store can do and what it cannot.
+
+    Code, tests and docs ask this instead of the name of the backend.
+    """
 
     backend: str
     fair: bool  # keeps a queue: it honours Claim.queued

@@ -1,8 +1,9 @@
 """The system's own threads and locks, also where gevent or eventlet have put greenlets in their place.
 
-All greenlets of a program share one thread. If one of them computes for longer than a ttl, the renewals of all others wait for
-it, and their leases are lost. So work that must happen in time runs on a thread of the system, and what it shares with
-greenlets is guarded by locks of the system, which are held for a few lines without a switch to another greenlet.
+All greenlets of a program share one thread. If one of them computes for longer than a ttl, the renewals of
+all others wait for it, and their leases are lost. So work that must happen in time runs on a thread of the
+system, and what it shares with greenlets is guarded by locks of the system, which are held for a few lines
+without a switch to another greenlet.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from interlock.ports import Guard
 
 
 def guard() -> Guard:
-    """A lock of the system that knows its thread: code run there by a signal or a garbage collector can ask."""
+    """A lock of the system that knows its thread: code run there by a signal or a garbage collector can
+    ask.
+    """
     made: Guard = cast(Any, _thread.RLock())  # which neither library replaces
     return made
 
 
 def green(module: str = "threading") -> str:
-    """The library that has replaced a module's threads, or sockets, by greenlets': gevent, eventlet, or none ("")."""
+    """The library that has replaced a module's threads, or sockets, by greenlets': gevent, eventlet, or
+    none ("").
+    """
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched(module):
         return "gevent"
@@ -46,7 +51,9 @@ def original(name: str) -> Any:
 
 
 class PlainSocket:
-    """A connection that a greenlet has made, as any thread of the system can use it; greenlets cannot any more."""
+    """A connection that a greenlet has made, as any thread of the system can use it; greenlets cannot any
+    more.
+    """
 
     def __init__(self, sock: Any) -> None:
         import _socket  # here, not above: `import interlock` stays light
@@ -88,7 +95,10 @@ class PlainSocket:
 
 
 class _Life:
-    """The life of a new thread. `ended` is called once, when `work` is over or when the thread goes without having begun it."""
+    """The life of a new thread.
+
+    `ended` is called once, when `work` is over or when the thread goes without having begun it.
+    """
 
     ended: Callable[[], object] | None = None  # also if an interrupt strikes in the constructor
 
@@ -97,7 +107,10 @@ class _Life:
         self.ended = ended
 
     def target(self) -> Callable[[], None]:
-        """What the thread calls. It alone keeps this object alive, and the system drops it when the thread ends."""
+        """What the thread calls.
+
+        It alone keeps this object alive, and the system drops it when the thread ends.
+        """
         call: Any = partial(_live, ref(self))
         call.life = self
         return cast(Callable[[], None], call)
@@ -114,8 +127,8 @@ class _Life:
 def _live(life: Callable[[], _Life | None]) -> None:
     """Do the work of a thread's life.
 
-    An exception that strikes before the first line is kept by whoever reports it, and this frame with it. So the frame must not
-    keep the life, whose end somebody waits for.
+    An exception that strikes before the first line is kept by whoever reports it, and this frame with it. So
+    the frame must not keep the life, whose end somebody waits for.
     """
     try:
         life().work()  # type: ignore[union-attr]
@@ -126,7 +139,8 @@ def _live(life: Callable[[], _Life | None]) -> None:
 
 
 def begin(work: Callable[[], object], ended: Callable[[], object]) -> None:
-    """Do `work` on a new thread, and `ended` when that is over, however the thread ends; does not wait for its start.
+    """Do `work` on a new thread, and `ended` when that is over, however the thread ends; does not wait for
+    its start.
 
     A greenlet in a program of greenlets. Raises RuntimeError if no thread can be had.
     """
@@ -145,10 +159,11 @@ else:
     class Thread(threading.Thread):
         """A thread whose `start` does not hang.
 
-        `threading.Thread.start` waits until the new thread runs. On Python 3.11 an exception that is thrown into the
-        caller meanwhile (`PyThreadState_SetAsyncExc`, as dramatiq and func_timeout do at a time limit) can strike the new
-        thread instead, whose state still carries the caller's identity. That thread is gone before it has told
-        anybody that it runs, and its starter would wait for ever, with whatever locks it has.
+        `threading.Thread.start` waits until the new thread runs. On Python 3.11 an exception that is thrown
+        into the caller meanwhile (`PyThreadState_SetAsyncExc`, as dramatiq and func_timeout do at a time
+        limit) can strike the new thread instead, whose state still carries the caller's identity. That thread
+        is gone before it has told anybody that it runs, and its starter would wait for ever, with whatever
+        locks it has.
         """
 
         @property
@@ -179,7 +194,9 @@ _ends: dict[int, list[Callable[[], object]]] = {}  # by thread
 
 
 def no_greenlets() -> bool:
-    """Whether the caller is on a thread that `run` has begun: it may wait by a lock of the system, for no greenlet needs its thread."""
+    """Whether the caller is on a thread that `run` has begun: it may wait by a lock of the system, for no
+    greenlet needs its thread.
+    """
     return original("get_ident")() in _running
 
 
@@ -191,8 +208,9 @@ def at_thread_end(call: Callable[[], object]) -> None:
 def run(work: Callable[[], object], gone: Callable[[], object] | None = None) -> int:
     """Run on a new thread of the system. Returns its identity.
 
-    `gone` is called when the thread has left its hub, too. A program must not end before: if the interpreter ends while a thread is in a hub, the system
-    unwinds the thread, greenlet drops objects of Python on the way, and the process crashes.
+    `gone` is called when the thread has left its hub, too. A program must not end before: if the interpreter
+    ends while a thread is in a hub, the system unwinds the thread, greenlet drops objects of Python on the
+    way, and the process crashes.
     """
 
     def body() -> None:

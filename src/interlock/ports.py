@@ -1,7 +1,7 @@
 """The interfaces that the core depends on: a `Store` keeps claims, and a `Runtime` waits.
 
-The algorithms above this file are written once, for all stores and runtimes. Each module below it is one backend, or
-one way of waiting. The docstrings here are the specification for the author of a store;
+The algorithms above this file are written once, for all stores and runtimes. Each module below it is one
+backend, or one way of waiting. The docstrings here are the specification for the author of a store;
 `interlock.testing.conformance` checks each sentence of it on every store.
 """
 
@@ -26,18 +26,29 @@ from interlock.model import (
 T = TypeVar("T")
 
 WAITERS = "\x1fwaiters"
-"""The suffix of the resource on which the waiters of a condition queue. The name that a user chooses has no control
-character, so the two cannot collide. With this suffix a name has up to 1100 bytes of UTF-8, and a store must accept it."""
+"""The suffix of the resource on which the waiters of a condition queue. The name that a user chooses has no
+control character, so the two cannot collide. With this suffix a name has up to 1100 bytes of UTF-8, and a
+store must accept it.
+"""
 
 
 IO_TIMEOUT = 5.0
-"""Seconds that one request may take, unless the caller gives another timeout. After that its outcome is unknown."""
+"""Seconds that one request may take, unless the caller gives another timeout.
+
+After that its outcome is unknown.
+"""
 
 BRIEF = 0.1
-"""Seconds of the most common wait, in a line of the same client. A runtime may end all waits of this length by one timer."""
+"""Seconds of the most common wait, in a line of the same client.
+
+A runtime may end all waits of this length by one timer.
+"""
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds that connecting to a server may take, unless the user sets another limit. They are not part of a request's time."""
+"""Seconds that connecting to a server may take, unless the user sets another limit.
+
+They are not part of a request's time.
+"""
 
 
 class Register(Protocol):
@@ -45,9 +56,10 @@ class Register(Protocol):
 
     A register and a resource may have the same name and have nothing to do with each other.
 
-    The versions of one register strictly grow and are never reused, not even after the register was deleted: a store
-    draws them from the same source as its tokens. Writing None deletes a register. Its new version stays readable for
-    at least 60 seconds, so that nobody who watches it misses the deletion; after that it reads (None, 0) again.
+    The versions of one register strictly grow and are never reused, not even after the register was deleted:
+    a store draws them from the same source as its tokens. Writing None deletes a register. Its new version
+    stays readable for at least 60 seconds, so that nobody who watches it misses the deletion; after that it
+    reads (None, 0) again.
     """
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
@@ -57,58 +69,83 @@ class Register(Protocol):
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
-        """Write `value` if the version is still `version` (0: it does not exist), and return what was written; else None.
+        """Write `value` if the version is still `version` (0: it does not exist), and return what was
+        written; else None.
 
-        The caller chooses a fresh `id` for each write. If it repeats a write that was applied, with the same id, the
-        answer is the version that the write got then, as long as nobody else has written since.
+        The caller chooses a fresh `id` for each write. If it repeats a write that was applied, with the same
+        id, the answer is the version that the write got then, as long as nobody else has written since.
         """
         ...
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        """Return when the version may differ from `version`, or after `timeout` seconds."""
+        """Return when the version may differ from `version`, or after `timeout` seconds; when this store
+        is closed, at once.
+        """
         ...
 
 
 class Store(Register, Protocol):
     """The interface of a backend.
 
-    **Atomic.** Each call is one atomic step on the server. A call may enter a claim and withdraw it again, if no trace
-    of that remains when it returns.
+    **Atomic.** Each call is one atomic step on the server. A call may enter a claim and withdraw it again, if
+    no trace of that remains when it returns.
 
-    **Repeatable.** Any call may raise `StoreUnavailable`, which means that nobody knows whether it was applied. The
-    caller may repeat a call with the same id, however often, and the effect is that of one call.
+    **Repeatable.** Any call may raise `StoreUnavailable`, which means that nobody knows whether it was
+    applied. The caller may repeat a call with the same id, however often, and the effect is that of one call.
+    A store itself sends a request again only if the second answer is that of the first. A write of a
+    register, whose second answer may be that another has written since, is repeated by the core, which knows
+    then that its first copy may have counted. An eviction is never repeated without an id of its call:
+    somebody else may hold the resource by then.
 
-    **In time.** A call with a `timeout` returns or raises within that many seconds, because its own caller has promised
-    to return in time. There are two exceptions. A call that must connect first may take the store's `connect_timeout`
-    in addition; but for `release`, and for every call through `for_keeper()`, connecting is part of the timeout. And a
-    request may always take two round trips to the server, however short its timeout is.
+    **In time.** A call with a `timeout` returns or raises within that many seconds, because its own caller
+    has promised to return in time. There are two exceptions. The first call that connects may take the
+    store's `connect_timeout` in addition; but for `release`, and for every call through `for_keeper()`,
+    connecting is always part of the timeout. Once the server was reached, connecting again is part of the
+    timeout of every call; only a caller that does not wait at all gives it as long as the last connection
+    took, and a second (`backends.kit.connect_pace`). And a request may always take two round trips to the
+    server, however short its timeout is.
 
     **Blocking or not.** The awaits of a blocking store block the calling thread and never suspend.
     """
 
     @property
     def traits(self) -> Traits:
-        """What this store can do and what it cannot, as data. It never changes."""
+        """What this store can do and what it cannot, as data. It never changes, except for `max_ttl` where
+        claims live with a session: that is known once the servers have granted one.
+        """
+        ...
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        """Called once, before the first request, with the ttl that the leases of this client have unless a
+        lock chooses another.
+
+        Where claims live with a session, the session lives for that long, within the bounds of the servers.
+        With `at_most` nobody has chosen this ttl: if the session is shorter, so are the leases, and
+        `traits.max_ttl` says it. Otherwise a claim with a ttl longer than the session raises
+        `InvalidSetting`.
+        """
         ...
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         """Enter this claim into the queue of its resource if it is new, and say where it stands.
 
-        Lapsed claims are dropped first and count for nothing. The rule of admission: a claim is admitted when its
-        permits, and those of all live claims ahead of it, fit into the capacity.
+        Lapsed claims are dropped first and count for nothing. The rule of admission: a claim is admitted when
+        its permits, and those of all live claims ahead of it, fit into the capacity.
 
-        A new claim goes to the end of the queue, with a token greater than every earlier token of this resource, if it is
-        admitted there or is `queued`. Otherwise it leaves no trace, and the answer is `Busy`. With a `block` of n, the
-        n-1 numbers after its token are reserved too: no other claim ever gets them.
+        A new claim goes to the end of the queue, with a token greater than every earlier token of this
+        resource, if it is admitted there or is `queued`. Otherwise it leaves no trace, and the answer is
+        `Busy`. With a `block` of n, the n-1 numbers after its token are reserved too: no other claim ever
+        gets them.
 
-        Repeating a claim never enters it twice. A claim that is admitted lives for at least `ttl` seconds from now, and
-        the answer is `Granted` with the token it already has. A claim that waits lives for at least `place_ttl` seconds
-        from now, and the answer is `Busy`. Neither ever makes it lapse earlier than before. If an operator evicted the
-        claim, the answer is `Gone`. If it lapsed, it enters again at the end of the queue, with a new token.
+        Repeating a claim never enters it twice. A claim that is admitted lives for at least `ttl` seconds
+        from now, and the answer is `Granted` with the token it already has. A claim that waits lives for at
+        least `place_ttl` seconds from now, and the answer is `Busy`. Neither ever makes it lapse earlier than
+        before. If an operator evicted the claim, the answer is `Gone`. If it lapsed, it enters again at the
+        end of the queue, with a new token.
 
-        Where a claim lives as long as its client's session (`Traits.lapses`), `place_ttl` is ignored, and `Granted.ttl` is
-        the time that the session has at least. `Granted.sent` is the instant from which that time counts, if this is not
-        the instant before the call.
+        Where a claim lives as long as its client's session (`Traits.lapses`), `place_ttl` is ignored, and
+        `Granted.ttl` is the time that the session has at least. `Granted.sent` is the instant from which that
+        time counts, if this is not the instant before the call.
 
         Raises `SettingsMismatch` if live claims on the resource have another capacity.
         """
@@ -116,19 +153,24 @@ class Store(Register, Protocol):
 
     @property
     def decides_here(self) -> bool:
-        """Whether this store decides on the caller's own thread, so that `claim_idle` and `release_alone` are worth a try."""
+        """Whether this store decides on the caller's own thread, so that `claim_idle` and `release_alone`
+        are worth a try.
+        """
         ...
 
     def claim_idle(self, claim: Claim) -> Granted | None:
-        """Enter this claim as `claim` does, if nobody else stands on its resource and nothing has to be waited for.
+        """Enter this claim as `claim` does, if nobody else stands on its resource and nothing has to be
+        waited for.
 
-        Otherwise, or where this store cannot tell, the answer is None, and the caller asks `claim`. It never suspends,
-        and does not wait for other threads or processes. Both ask for the same claim, so it enters once at most.
+        Otherwise, or where this store cannot tell, the answer is None, and the caller asks `claim`. It never
+        suspends, and does not wait for other threads or processes. Both ask for the same claim, so it enters
+        once at most.
         """
         ...
 
     def release_alone(self, resource: str, id: str) -> bool:
-        """Remove a claim as `release` does, if nobody stands behind it and nothing has to be waited for; True if that is done.
+        """Remove a claim as `release` does, if nobody stands behind it and nothing has to be waited for; True
+        if that is done.
 
         Otherwise the caller asks `release`. It waits for nothing, as `claim_idle`.
         """
@@ -137,51 +179,66 @@ class Store(Register, Protocol):
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         """Return when the position of this claim may have changed, or after `timeout` seconds.
 
-        It is called for a waiter, with the `Busy` that the waiter was answered, and for a holder, with None: then it waits
-        for the claim to be removed. It may return too early, but never too late. In particular it returns when this same
-        store object removes the claim, which happens when a thread closes the client while another one waits.
+        It is called for a waiter, with the `Busy` that the waiter was answered, and for a holder, with None:
+        then it waits for the claim to be removed. It may return too early, but never too late. In particular
+        it returns when this same store object removes the claim, which happens when a thread closes the
+        client while another one waits.
 
-        A store that learns of the grant together with the wake-up may return the grant, which saves the caller a round
-        trip. Such a claim lapses when its place would have lapsed, as last renewed, and the holder's first renewal gives it
-        the whole ttl. The grant must belong to the place that the claim has now: a claim that lapsed and entered again has
-        a new token, and a late message about its first place would make two clients believe that they hold the resource.
+        A message wakes, and the store decides: a waiter returns a grant only if the store has said that the
+        claim holds. Such a claim lapses when its place would have lapsed, as last renewed, and the holder's
+        first renewal gives it the whole ttl. Where access rights can keep everybody else from sending
+        messages, a store may believe a message to save a round trip, and marks the grant as `unconfirmed`:
+        the first renewal is then sent at once, and a holder that only waits loses its lease by the answer.
+        The grant must belong to the place that the claim has now: a claim that lapsed and entered again has a
+        new token, and a late message about its first place would make two clients believe that they hold the
+        resource.
 
-        On some stores admission leaves no mark on the server: a claim is in because the claims ahead of it have left.
-        Claims further back may depend on that admission as well; `admission.let_in_matters` says when. Such a store must
-        make a mark that they can watch.
+        On some stores admission leaves no mark on the server: a claim is in because the claims ahead of it
+        have left. Claims further back may depend on that admission as well; `admission.let_in_matters` says
+        when. Such a store must make a mark that they can watch.
         """
         ...
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         """Prolong many claims, and return one answer for each, in order.
 
-        A claim that stands lives for at least its new ttl from now, and never lapses earlier than before: `Renewed`. A
-        renewal never creates a claim: one that lapsed, was released or was evicted is `Gone`. A store of several parts
-        answers `NoAnswer` for claims on a part that is out of reach, so that the others are renewed all the same. Raising
-        `StoreUnavailable` means that no renewal of this call was answered.
+        A claim that stands lives for at least its new ttl from now, and never lapses earlier than before:
+        `Renewed`. A renewal never creates a claim: one that lapsed, was released or was evicted is `Gone`. A
+        store of several parts answers `NoAnswer` for claims on a part that is out of reach, so that the
+        others are renewed all the same. Raising `StoreUnavailable` means that no renewal of this call was
+        answered.
 
-        With `permits`, which is never more than the claim has now, the claim shrinks and keeps its token, and the claims
-        that this admits are woken: a writer becomes a reader, or a holder of a semaphore gives back some permits.
+        A renewal is either for a place in the queue (`waiting`) or a holder's, who was told that the claim is
+        admitted. A claim that only waits is `Gone` to the renewal of a holder, which changes nothing that
+        counts.
 
-        If the store's trait `renewals_wake` is true, a renewal with `waiting` also looks at the claims ahead of that place, and
-        ends the `wait` of its claim in three cases: the claim is admitted; something has changed for it; or a claim that it
-        must watch may lapse before the place is renewed next. A waiter then need not ask in between.
+        With `permits`, which is never more than the claim has now, a holder's claim shrinks and keeps its
+        token, and the claims that this admits are woken: a writer becomes a reader, or a holder of a
+        semaphore gives back some permits.
 
-        Where claims live with a session, the renewal of one claim keeps all claims of its session alive, and each answer
-        only tells whether that claim still stands.
+        If the store's trait `renewals_wake` is true, a renewal with `waiting` also looks at the claims ahead
+        of that place, and ends the `wait` of its claim in three cases: the claim is admitted; something has
+        changed for it; or a claim that it must watch may lapse before the place is renewed next. A waiter
+        then need not ask in between.
+
+        Where claims live with a session, the renewal of one claim keeps all claims of its session alive, and
+        each answer only tells whether that claim still stands.
         """
         ...
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        """Remove a claim, whether it holds or waits, and wake the claims that this admits; False if it does not stand.
+        """Remove a claim, whether it holds or waits, and wake the claims that this admits; False if it does
+        not stand.
 
-        With `linger`, the claim of a holder stays for that many seconds more, but nobody owns it any longer: it can neither
-        be renewed nor released again. This is for locks with a `min_hold`, and only for stores whose trait `lingers` is true.
+        With `linger`, the claim of a holder stays for that many seconds more, but nobody owns it any longer:
+        it can neither be renewed nor released again. This is for locks with a `min_hold`, and only for stores
+        whose trait `lingers` is true.
         """
         ...
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        """Return the live claims on one resource in the order of the queue; with `limit`, only so many from its front.
+        """Return the live claims on one resource in the order of the queue; with `limit`, only so many from
+        its front.
 
         With a limit, the work of the server does not grow with the length of the queue.
         """
@@ -197,37 +254,42 @@ class Store(Register, Protocol):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        """Remove one claim, or all holders if `id` is None, on behalf of an operator; return the claims that were removed.
+        """Remove one claim, or all holders if `id` is None, on behalf of an operator; return the claims that
+        were removed.
 
-        The next renewal or claim of a victim is answered `Gone(evicted=True, reason)`, for at least the ttl of the victim. A
-        victim in `wait` is woken.
+        The next renewal or claim of a victim is answered `Gone(evicted=True, reason)`, for at least the ttl
+        of the victim. A victim in `wait` is woken.
 
-        A key of another program under this name (`Standing.foreign`) is removed only with `foreign`; if it would never
-        lapse by itself, only with `no_expiry` as well. Otherwise the key stays as it is, and `ForeignKey` is raised. A
-        key that cannot be a lock is never removed, and raises `ForeignKey` too.
+        A key of another program under this name (`Standing.foreign`) is removed only with `foreign`; if it
+        would never lapse by itself, only with `no_expiry` as well. Otherwise the key stays as it is, and
+        `ForeignKey` is raised. A key that cannot be a lock is never removed, and raises `ForeignKey` too.
         """
         ...
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        """Return when the queue may differ from `seen`, or after `timeout` seconds. May return early.
+        """Return when the queue may differ from `seen`, or after `timeout` seconds. May return early, and
+        does when this store is closed.
 
-        The queue differs if a claim came, left, lapsed or was admitted, or if a note changed. A renewal is no difference.
+        The queue differs if a claim came, left, lapsed or was admitted, or if a note changed. A renewal is no
+        difference.
         """
         ...
 
     def on_doubt(self, call: Callable[[], None]) -> None:
-        """Arrange that `call` is called whenever another server may have taken over that does not know all our claims.
+        """Arrange that `call` is called whenever another server may have taken over that does not know all
+        our claims.
 
-        `call` may be called on any thread. It returns at once and does not use the store; the keeper verifies all leases
-        soon afterwards.
+        `call` may be called on any thread. It returns at once and does not use the store; the keeper verifies
+        all leases soon afterwards.
         """
         ...
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        """Arrange that `call` is called when a session has ended, with the ids of its claims, or with None for all claims.
+        """Arrange that `call` is called when a session has ended, with the ids of its claims, or with None
+        for all claims.
 
-        `call` may be called on any thread. This is for stores whose claims live with a session: all of them are lost at
-        once, and nobody has to ask for each.
+        `call` may be called on any thread. This is for stores whose claims live with a session: all of them
+        are lost at once, and nobody has to ask for each.
         """
         ...
 
@@ -241,42 +303,56 @@ class Store(Register, Protocol):
     def inside(self) -> bool:
         """Whether the calling thread is already inside a critical section of this store.
 
-        A signal handler or the garbage collector can run a user's code between any two instructions. If that code
-        releases a lease while its thread is inside the store, using the store would deadlock: the keeper releases instead.
+        A signal handler or the garbage collector can run a user's code between any two instructions. If that
+        code releases a lease while its thread is inside the store, using the store would deadlock: the keeper
+        releases instead.
         """
         ...
 
     def liveness_byte(self) -> tuple[str, int] | None:
-        """The file, and the byte of it, that a child process must lock so that the store counts it as a part of this one.
+        """The file, and the byte of it, that a child process must lock so that the store counts it as a part
+        of this one.
 
-        For a store that frees the claims of a process once the process is dead: they then stand until the child is dead, too.
-        None where no such store is, or where it cannot tell who is dead.
+        For a store that frees the claims of a process once the process is dead: they then stand until the
+        child is dead, too. None where no such store is, or where it cannot tell who is dead.
         """
         ...
 
     def blocking(self) -> Store:
-        """Return the same store for use from a plain thread, such as the keeper's; a blocking store returns itself."""
+        """Return the same store for use from a plain thread, such as the keeper's; a blocking store
+        returns itself.
+        """
         ...
 
     def for_keeper(self) -> Store:
         """Return the same store for the keeper alone; itself if no call of others can delay a renewal.
 
-        A store that has connections gives the keeper one of its own, and makes it before the first claim is granted:
-        otherwise a server that accepts no more connections would grant leases that nobody can renew.
+        A store that has connections gives the keeper one of its own, and makes it before the first claim is
+        granted: otherwise a server that accepts no more connections would grant leases that nobody can renew.
         """
         ...
 
     def after_fork(self) -> None:
-        """Called in a forked child: forget all connections without using or closing them. The next call makes new ones."""
+        """Called in a forked child: forget all connections without using or closing them.
+
+        The next call makes new ones.
+        """
         ...
 
     async def close(self) -> None:
-        """Close the connections. Claims stay until they are released or lapse."""
+        """Close the connections. Claims stay until they are released or lapse.
+
+        Whoever waits in `wait`, `watch` or `watch_register` of this store object is woken: the call returns
+        or raises at once, and so does one that begins later.
+        """
         ...
 
 
 class Owner(Protocol):
-    """One thread or one task, as the owner of leases. Owners are compared by identity. `str(owner)` is `thread worker-7`."""
+    """One thread or one task, as the owner of leases. Owners are compared by identity.
+
+    `str(owner)` is `thread worker-7`.
+    """
 
     @property
     def name(self) -> str: ...
@@ -312,7 +388,9 @@ class Runtime(Protocol):
     """How this program waits, runs work in the background, and knows which thread or task is calling."""
 
     def now(self) -> float:
-        """Seconds on a monotonic clock, one that also runs while the machine is suspended where the system has such a clock."""
+        """Seconds on a monotonic clock, one that also runs while the machine is suspended where the system
+        has such a clock.
+        """
         ...
 
     def random(self) -> float:
@@ -328,7 +406,10 @@ class Runtime(Protocol):
         ...
 
     def runner(self) -> Owner:
-        """The thread or task that is running now, which is the one to interrupt. `owner()` may be a task that awaits it."""
+        """The thread or task that is running now, which is the one to interrupt.
+
+        `owner()` may be a task that awaits it.
+        """
         ...
 
     def who(self, owner: Owner) -> str:
@@ -346,13 +427,17 @@ class Runtime(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     def spawn(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Job:
-        """Run `work` in the background. If code outside interlock cancels it and the program goes on, it is started again."""
+        """Run `work` in the background.
+
+        If code outside interlock cancels it and the program goes on, it is started again.
+        """
         ...
 
     async def join(self, job: Job, timeout: float) -> None: ...
 
     async def finish(self, cleanup: Callable[[], Awaitable[object]]) -> None:
-        """Run an idempotent clean-up to its end. If it is interrupted, it runs once more, and then the interruption is raised.
+        """Run an idempotent clean-up to its end. If it is interrupted, it runs once more, and then the
+        interruption is raised.
 
         An error of the clean-up itself is raised to the caller.
         """
@@ -361,7 +446,8 @@ class Runtime(Protocol):
     def interrupt(self, owner: Owner, wanted: Callable[[], bool]) -> None:
         """Cancel the owner's task at its next await, if `wanted()` is still true by then.
 
-        `wanted` is called on the event loop of the task. A thread cannot be interrupted: then nothing happens.
+        `wanted` is called on the event loop of the task. A thread cannot be interrupted: then nothing
+        happens.
         """
         ...
 
@@ -374,7 +460,10 @@ class Runtime(Protocol):
         ...
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
-        """Call `deliver` in the background. Such calls run one after the other, in the order in which they were requested."""
+        """Call `deliver` in the background.
+
+        Such calls run one after the other, in the order in which they were requested.
+        """
         ...
 
     def stalled(self) -> float:

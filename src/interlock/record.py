@@ -1,7 +1,8 @@
 """A cheap substitute for `dataclasses`, so that `import interlock` stays fast.
 
-The standard module imports `inspect` and compiles six functions for each class: for our thirty records that would add 20 ms
-to the start of every program. This one compiles one function for each class. Type checkers see frozen dataclasses.
+The standard module imports `inspect` and compiles six functions for each class: for our thirty records that
+would add 20 ms to the start of every program. This one compiles one function for each class. Type checkers
+see frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ C = TypeVar("C")
 
 
 class _Record:
-    """The base class of all records. Fields are compared, hashed and shown in the order of their definition."""
+    """The base class of all records.
+
+    Fields are compared, hashed and shown in the order of their definition.
+    """
 
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
@@ -36,7 +40,9 @@ class _Record:
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[C]) -> type[C]:
-    """Turn a class with annotated fields into one with `__slots__`, a constructor, equality, hash and repr."""
+    """Turn a class with annotated fields into one with `__slots__`, a constructor, equality, hash and
+    repr.
+    """
     annotations = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - inspect is what we avoid
     own = [name for name, kind in annotations.items() if "ClassVar" not in kind]
     defaults = {name: cls.__dict__[name] for name in own if name in cls.__dict__}

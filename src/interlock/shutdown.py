@@ -1,9 +1,9 @@
 """A signal that ends the process releases its leases first.
 
-A signal can interrupt the main thread in the middle of interlock's own work: while it holds an internal lock (a guard),
-inside a transaction, or with a grant that is not recorded yet. Nothing can be released from there, because other threads
-would wait for that guard for as long as the main thread stays in the signal handler. So the handler returns, and comes
-back once that work has ended or waits for something.
+A signal can interrupt the main thread in the middle of interlock's own work: while it holds an internal lock
+(a guard), inside a transaction, or with a grant that is not recorded yet. Nothing can be released from there,
+because other threads would wait for that guard for as long as the main thread stays in the signal handler. So
+the handler returns, and comes back once that work has ended or waits for something.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import FrameType
 
 from interlock import clock, native
 from interlock._runtime.lifetimes import call_at_rest, give_back_everything
+from interlock.errors import InvalidSetting
 
 AGAIN = 0.005  # seconds until the handler looks at the main thread again
 
@@ -23,26 +24,42 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _APART = ("cli", "lab", "testing")  # our own programs, which use the rest of the package as any user does
 _WAITING = ("wait", "sleep")  # nobody waits inside a guard
+_HARMLESS = {  # signals that stop a program, or do nothing, unless it has a handler for them
+    getattr(signal, name)
+    for name in ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH")
+    if hasattr(signal, name)
+}
 
 
 def release_on_signal(*signals: int, timeout: float = 5.0) -> None:
-    """Release every lease of this process when one of `signals` comes (default: SIGTERM), within `timeout` seconds.
+    """Release every lease of this process when one of `signals` ends it (default: SIGTERM), within `timeout`
+    seconds.
 
         interlock.release_on_signal()
 
-    After that the signal does what it did before: it calls the handler that was there, or ends the process. Call this
-    from the main thread, once, at the start of the program. Without it, the leases of a process that SIGTERM ends last
-    until their ttl is over.
+    After that the process ends as it would have. Call this from the main thread, once, at the start of the
+    program. Without it, the leases of a process that SIGTERM ends last until their ttl is over.
+
+    A signal that is ignored, or that has a handler, is left alone: such a program may go on, and then it
+    needs its leases. If its handler raises, as that of Ctrl-C does, the `with` statements release; the end of
+    the program releases the rest.
     """
-    for number in signals or (signal.SIGTERM,):
-        signal.signal(number, _Ending(signal.getsignal(number), timeout))
+    numbers = signals or (signal.SIGTERM,)
+    for number in numbers:
+        if number in _HARMLESS:
+            raise InvalidSetting(
+                f"{signal.Signals(number).name} does not end a program: name signals that do, as SIGTERM does"
+            )
+    for number in numbers:
+        before = signal.getsignal(number)
+        if before is signal.SIG_DFL or isinstance(before, _Ending):
+            signal.signal(number, _Ending(timeout))
 
 
 class _Ending:
-    """The handler of one signal."""
+    """The handler of one signal, which would otherwise end the process at once."""
 
-    def __init__(self, before: object, timeout: float) -> None:
-        self._before = before
+    def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._until: float | None = None  # set while it waits for the main thread's work to end
         self._caller: threading.Thread | None = None
@@ -58,14 +75,16 @@ class _Ending:
                 self._caller = native.Thread(target=self._call_again, args=(number,), daemon=True)
                 self._caller.start()
         if not _at_work(frame) or clock.now() >= self._until:
-            self._end(number, frame)
+            self._end(number)
 
     def _at_rest(self, number: int) -> None:
         if threading.current_thread() is threading.main_thread():
-            self._end(number, None)
+            self._end(number)
 
     def _call_again(self, number: int) -> None:
-        """Send the signal again until the main thread can be interrupted: it may wait, or run an event loop, for ever."""
+        """Send the signal again until the main thread can be interrupted: it may wait, or run an event
+        loop, for ever.
+        """
         main = threading.main_thread().ident
         while self._until is not None:
             time.sleep(AGAIN)
@@ -74,7 +93,7 @@ class _Ending:
             else:
                 signal.raise_signal(number)
 
-    def _end(self, number: int, frame: FrameType | None) -> None:
+    def _end(self, number: int) -> None:
         self._ending = True
         call_at_rest(None)
         left, self._until = max(0.1, (self._until or 0.0) - clock.now()), None
@@ -86,15 +105,14 @@ class _Ending:
         worker.start()
         worker.join(left + 0.5)
         self._ending = False
-        if callable(self._before):
-            self._before(number, frame)
-        elif self._before is not signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 def _at_work(frame: FrameType | None) -> bool:
-    """Return whether the signal interrupted interlock's own work; its waits, and callbacks of the user, do not count."""
+    """Return whether the signal interrupted interlock's own work; its waits, and callbacks of the user, do
+    not count.
+    """
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_PACKAGE):
@@ -107,10 +125,11 @@ def _at_work(frame: FrameType | None) -> bool:
 
 
 def _asked_by_its_caller(frame: FrameType, file: str) -> bool:
-    """Return whether a frame does the work of whoever called it: a function of the library, or a constructor made at run time.
+    """Return whether a frame does the work of whoever called it: a function of the library, or a constructor
+    made at run time.
 
-    The code of records, of named tuples and of frozen modules stands in no file. A grant that is just being made is such a
-    record: if the process ended there, the claim would be left behind.
+    The code of records, of named tuples and of frozen modules stands in no file. A grant that is just being
+    made is such a record: if the process ended there, the claim would be left behind.
     """
     if file.startswith("<"):
         module = str(frame.f_globals.get("__name__", ""))

@@ -1,12 +1,16 @@
-"""Turns a URL, or a client object of another library, into a store. A backend is imported when it is first asked for."""
+"""Turns a URL, or a client object of another library, into a store.
+
+A backend is imported when it is first asked for.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from interlock.errors import InvalidSetting, InvalidURL
+from interlock.errors import InterlockError, InvalidSetting, InvalidURL
 from interlock.ports import CONNECT_TIMEOUT, Runtime, Store
 from interlock.wording import either
 
@@ -54,31 +58,41 @@ class KazooClient(Protocol):
     def chroot(self) -> Any: ...
 
 
-URLOrClient: TypeAlias = "str | PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | KazooClient | Sequence[str | PooledClient]"
+ClientObject: TypeAlias = "PooledClient | ClusterClient | ConnectionPool | DatabaseEngine | KazooClient"
+URLOrClient: TypeAlias = "str | ClientObject | Sequence[str | PooledClient]"
 """What `connect` accepts: a URL, a client object, or a list of these for a quorum of servers."""
 
 
 def open_store(
     url: URLOrClient | None, runtime: Runtime, *, asynchronous: bool, connect_timeout: float | None = None
 ) -> Store:
-    """Open the store that `url` names; without a URL, the one in $INTERLOCK_URL or the user's embedded SQLite file.
+    """Open the store that `url` names; without a URL, the one in $INTERLOCK_URL or the user's embedded SQLite
+    file.
 
-    `connect_timeout` is the number of seconds that connecting may take; None stands for the one in the URL, or the default.
+    `connect_timeout` is the number of seconds that connecting may take; None stands for the one in the URL,
+    or the default.
     """
     if connect_timeout is not None:
         _check_connect_timeout(connect_timeout)
     if url is None:
         url = default()
-    if isinstance(url, (list, tuple)):
-        return _open_nodes(url, runtime, asynchronous, connect_timeout)
-    if not isinstance(url, str):
+    if not isinstance(url, (str, list, tuple)):
         return _open_client(url, runtime, asynchronous, connect_timeout or CONNECT_TIMEOUT)
+    handled = sys.exception()
+    try:
+        if isinstance(url, str):
+            return _open_url(url, runtime, asynchronous, connect_timeout)
+        return _open_nodes(url, runtime, asynchronous, connect_timeout)
+    except InterlockError as error:
+        # What a library said of the URL may quote the password, and error reporters follow `__context__`.
+        error.__context__ = handled
+        raise
+
+
+def _open_url(url: str, runtime: Runtime, asynchronous: bool, connect_timeout: float | None) -> Store:
     parts = split(url)
-    opener = _OPENERS.get(parts.scheme)
-    if opener is None:
-        raise InvalidURL(_unknown(url, parts.scheme))
     rest, said = _without_connect_timeout(parts.query)
-    return opener(
+    return _OPENERS[parts.scheme](
         parts._replace(query=rest), runtime, asynchronous, connect_timeout or said or CONNECT_TIMEOUT
     )
 
@@ -100,15 +114,17 @@ def settled(url: URLOrClient | None) -> str | list[str] | None:
         return url
     from urllib.parse import quote
 
-    query = _split(url).query
+    query = split(url).query
     return f"sqlite:///{quote(path)}" + (f"?{query}" if query else "")
 
 
 def _without_connect_timeout(query: str) -> tuple[str, float | None]:
-    """Return the options of a URL without `connect_timeout`, which every store has, and its value, if it has one."""
+    """Return the options of a URL without `connect_timeout`, which every store has, and its value, if it
+    has one.
+    """
     if "connect_timeout" not in query:
         return query, None
-    from urllib.parse import parse_qsl, urlencode
+    from urllib.parse import parse_qsl
 
     options = parse_qsl(query, keep_blank_values=True)
     said = dict(options).get("connect_timeout")
@@ -121,7 +137,15 @@ def _without_connect_timeout(query: str) -> tuple[str, float | None]:
         raise InvalidURL(
             f"connect_timeout={said}: say how many seconds connecting may take, such as 5"
         ) from None
-    return urlencode([option for option in options if option[0] != "connect_timeout"]), seconds
+    # The others stay as they were written: libpq does not read a + as other libraries do.
+    others = [option for option in query.split("&") if option.partition("=")[0] != "connect_timeout"]
+    return "&".join(others), seconds
+
+
+def timed(parts: SplitResult) -> tuple[SplitResult, float]:
+    """Return a URL without its `connect_timeout`, and the seconds that connecting may take."""
+    rest, said = _without_connect_timeout(parts.query)
+    return parts._replace(query=rest), said or CONNECT_TIMEOUT
 
 
 def _check_connect_timeout(seconds: object) -> None:
@@ -132,15 +156,100 @@ def _check_connect_timeout(seconds: object) -> None:
 
 
 def split(url: str) -> SplitResult:
-    """Split a URL; `InvalidURL` if it is none."""
+    """Split the URL of a store; `InvalidURL` if it is none.
+
+    What is not quite a URL may have its password anywhere, so the errors quote nothing of it. Of a URL that
+    is accepted here, only what stands before the last @ of its hosts, and the values of its options, may be
+    secret.
+    """
+    scheme = url.partition("://")[0]
+    if not is_url(url):
+        raise InvalidURL(_unknown(url))
     try:
-        return _split(url)
-    except ValueError as error:
-        raise InvalidURL(f"{redacted(url)}: {error}") from None
+        parts = _split(url)
+    except ValueError:  # its text quotes the hosts, and may quote the password with them
+        parts = None
+    if parts is None or not _hosts_are_plain(parts):
+        raise InvalidURL(
+            f"{scheme.lower()}://: the hosts cannot be read: each is a host or host:port, the port must be a "
+            "number up to 65535, an address of IPv6 stands in brackets, [::1]:6379, and in a user name or "
+            f"password {ESCAPES}"
+        )
+    if parts.scheme != "sqlite" and not _is_utf8(url):
+        raise InvalidURL(f"{parts.scheme}://: this URL has bytes in it that are not UTF-8; write them as %XX")
+    if parts.scheme == "sqlite" and parts.netloc:
+        raise InvalidURL(
+            "sqlite://: a file has no host; write sqlite:///relative/path or sqlite:////absolute/path"
+        )
+    if _strays(parts):
+        raise InvalidURL(f"{parts.scheme}://: in a user name, a password or a path {ESCAPES}")
+    return parts
+
+
+def is_url(text: str) -> bool:
+    """Whether a text begins as the URL of a store does; what follows may still be wrong."""
+    scheme, separator, _ = text.partition("://")
+    return bool(separator) and scheme.lower() in _OPENERS
+
+
+ESCAPES = "write %2F for /, %3F for ?, %23 for #, %40 for @, %5B for [, %5D for ] and %25 for %"
+
+NO_HOSTS = ("sqlite", "memory", "unix")
+
+_MAY_HAVE_AT = ("prefix", "schema", "user", "pass", "name", "principal", "ca", "cert", "key", "file", "sock")
+"""Parts of the names of options whose values may have an @ in them."""
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be sent; one from the environment has surrogates where its bytes were no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _hosts_are_plain(parts: SplitResult) -> bool:
+    """Whether each host is a name or an address, with a port or without: what looks like a port may be a
+    password.
+    """
+    import re
+
+    if parts.scheme in NO_HOSTS:
+        return True
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    # %2F begins the folder of a socket, as libpq has it.
+    plain = r"(?:\[[^\[\]]*\]|%2F[^:]*|[^:%\[\]\s]*)(?::([0-9]{1,5}))?"
+    found = [re.fullmatch(plain, host, re.IGNORECASE) for host in hosts]
+    return all(one is not None and int(one[1] or 0) < 65536 for one in found)
+
+
+def _strays(parts: SplitResult) -> bool:
+    """Whether an @ stands where there is none in a URL: probably at the end of a password with a / or ? in
+    it.
+    """
+    if parts.scheme in ("sqlite", "memory"):
+        return False
+    before, at, _ = parts.path.replace("%40", "@").rpartition("@")
+    if parts.scheme == "unix":  # the path of a socket may have an @ in it
+        if ":" in before or (parts.netloc and not parts.netloc.endswith("@")):
+            return True
+    elif at:
+        return True
+    if ":" in parts.path and "@" in parts.query:
+        return True
+    for option in parts.query.split("&"):
+        name = option.partition("=")[0].lower()
+        if "@" in option and ("@" in name or not any(word in name for word in _MAY_HAVE_AT)):
+            return True
+    return "@" in parts.fragment
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL that may name several hosts. `urlsplit` alone refuses brackets (IPv6) in any host but the first."""
+    """Split a URL that may name several hosts.
+
+    `urlsplit` alone refuses brackets (IPv6) in any host but the first.
+    """
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
 
     scheme, slashes, rest = url.partition("://")
@@ -150,33 +259,48 @@ def _split(url: str) -> SplitResult:
     return urlsplit(scheme + slashes + rest[len(hosts) :])._replace(netloc=hosts)
 
 
-def _unknown(url: str, scheme: str) -> str:
-    if not scheme or len(scheme) == 1:  # C:\locks.db
-        return f"{redacted(url)}: a store is named by a URL; for a file write sqlite:///path/to/locks.db"
+def _unknown(url: str) -> str:
+    import re  # here, not above: `import interlock` stays light
+
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        first = re.match(r"\W*([\w+]*)", url)
+        meant = first[1].lower() if first else ""
+        if meant in _OPENERS:
+            return f"a URL of {meant} begins with {meant}://"
+        return "a store is named by a URL; for a file write sqlite:///path/to/locks.db"
     from difflib import get_close_matches
 
-    near = get_close_matches(scheme, list(_OPENERS), 1)
+    near = get_close_matches(scheme.lower(), list(_OPENERS), 1)
     hint = f"did you mean {near[0]}://?" if near else f"use {either(_OPENERS)}"
-    return f"{scheme}:// names no store interlock knows; {hint}"
+    return f"the scheme of this URL names no store interlock knows; {hint}"
 
 
 def redacted(url: str) -> str:
-    """Return the URL with its passwords hidden, for messages."""
-    import re  # here, not above: `import interlock` stays light
-
+    """Return the URL with its passwords hidden, for messages; what is no URL of a store is hidden as a
+    whole.
+    """
+    try:
+        parts = split(url)
+    except InvalidURL:
+        return "***"
     scheme, separator, rest = url.partition("://")
-    # Options begin at `?name=`: a password may contain an unescaped slash or question mark, and must be hidden too.
-    options = re.search(r"\?\w+=", rest)
-    address, query = (rest[: options.start()], rest[options.start() :]) if options else (rest, "")
-    if "@" in (address.split("/", 1)[0] if scheme in ("sqlite", "memory", "unix") else address):
-        credentials, at, host = address.rpartition("@")
-        address = credentials.split(":", 1)[0] + ":***" + at + host
-    return scheme + separator + address + "&".join(_hidden(option) for option in query.split("&"))
+    address, mark, query = rest.partition("?")
+    login, at, hosts = parts.netloc.rpartition("@")
+    if at:
+        user, colon, _ = login.partition(":")
+        # Without a colon it may be a password that stands in the place of the user.
+        address = f"{user}:***" if colon else "***"
+        address += f"@{hosts}{parts.path}"
+    return scheme + separator + address + mark + "&".join(_hidden(option) for option in query.split("&"))
 
 
 def _hidden(option: str) -> str:
     name, equals, _ = option.partition("=")
-    return f"{name}{equals}***" if equals and "password" in name.lower() else option
+    if option and not equals:  # the end of a value with an & in it
+        return "***"
+    secret = any(word in name.lower() for word in ("pass", "pwd", "secret", "token", "auth"))
+    return f"{name}{equals}***" if secret else option
 
 
 def named(url: URLOrClient | None) -> str:
@@ -198,7 +322,7 @@ def default() -> str:
 
 def file_of(url: str) -> str | None:
     """Return the absolute path of the lock file that a URL of SQLite names; None for any other store."""
-    if not url.startswith("sqlite:"):
+    if not url.lower().startswith("sqlite:"):
         return None
     from interlock.backends.sql.sqlite.file.location import default_path
 
@@ -208,7 +332,10 @@ def file_of(url: str) -> str | None:
 
 
 def _named_client(client: Any) -> str:
-    """Return a URL without passwords for the server of a user's client. It never raises, because it is used in a repr."""
+    """Return a URL without passwords for the server of a user's client.
+
+    It never raises, because it is used in a repr.
+    """
     if "kazoo" in _library(client):
         hosts = ",".join(f"{host}:{port}" for host, port in getattr(client, "hosts", None) or ())
         return f"zookeeper://{hosts}{getattr(client, 'chroot', '') or ''}"
@@ -261,13 +388,11 @@ def _open_sqlite(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
 
 
 def _sqlite_file(parts: SplitResult) -> tuple[str | None, bool]:
-    """Return the path in the URL (None: the user's own file), and whether it may be on a network filesystem."""
+    """Return the path in the URL (None: the user's own file), and whether it may be on a network
+    filesystem.
+    """
     from urllib.parse import parse_qsl, unquote
 
-    if parts.netloc:
-        raise InvalidURL(
-            f"sqlite://{parts.netloc}: a file has no host; write sqlite:///relative/path or sqlite:////absolute/path"
-        )
     if parts.fragment:
         raise InvalidURL("sqlite:// takes no #fragment; write %23 for a # in a path")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -308,7 +433,9 @@ def _open_redlock(parts: SplitResult, runtime: Runtime, asynchronous: bool, conn
 def _open_postgresql(
     parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float
 ) -> Store:
-    """`postgresql://user:password@host:port/database?schema=...&durability=relaxed`, with all options of libpq."""
+    """`postgresql://user:password@host:port/database?schema=...&durability=relaxed`, with all options of
+    libpq.
+    """
     from interlock.backends.sql.postgresql import open_url
 
     return open_url(parts, runtime, asynchronous=asynchronous, connect_timeout=connect_timeout)
@@ -349,8 +476,8 @@ def _open_nodes(
     longest = 0.0
     for node in nodes:
         if isinstance(node, str):
-            base, _, query = node.partition("?")
-            rest, said = _without_connect_timeout(query)
+            rest, said = _without_connect_timeout(split(node).query)
+            base = node.partition("?")[0]
             node, longest = f"{base}?{rest}" if rest else base, max(longest, said or 0.0)
         named.append(node)
     patience = connect_timeout or longest or CONNECT_TIMEOUT
@@ -372,13 +499,16 @@ def _library(client: object) -> set[str]:
 
 def _wrong_kind(given: object) -> TypeError:
     return TypeError(
-        f"connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py or kazoo, a pool of psycopg, an engine of "
-        f"SQLAlchemy, or, for a quorum, a list of URLs or clients of Redis, not {type(given).__name__}"
+        "connect takes a URL such as 'sqlite:///path/to/locks.db', a client of redis-py or kazoo, a pool of "
+        "psycopg, an engine of SQLAlchemy, or, for a quorum, a list of URLs or clients of Redis, not "
+        f"{type(given).__name__}"
     )
 
 
 def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
-    """Open the store of a user's own client: with its address, TLS and credentials, but over our own connections."""
+    """Open the store of a user's own client: with its address, TLS and credentials, but over our own
+    connections.
+    """
     if "kazoo" in _library(client):
         from interlock.backends.zookeeper import open_client as open_kazoo_client
 
@@ -393,7 +523,9 @@ def _open_client(client: object, runtime: Runtime, asynchronous: bool, connect_t
 
 
 def _open_sql_client(client: Any, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:
-    """Open the store in the database of a pool of psycopg or an engine of SQLAlchemy; each call borrows a connection of it."""
+    """Open the store in the database of a pool of psycopg or an engine of SQLAlchemy; each call borrows a
+    connection of it.
+    """
     database = getattr(getattr(client, "dialect", None), "name", "postgresql")
     if database == "postgresql":
         from interlock.backends.sql.postgresql import open_client

@@ -1,8 +1,9 @@
 """Resumes tasks in the turn of the event loop in which their answers arrive.
 
-asyncio resumes a task that waits for a future in the turn after the one that set its result. That turn asks the selector once
-more and makes a handle for each task, which costs more than the rest of a lock on a server nearby. A callback of the loop runs
-in no task, so it can run those that wait for it right there. A task cannot tell the difference.
+asyncio resumes a task that waits for a future in the turn after the one that set its result. That turn asks
+the selector once more and makes a handle for each task, which costs more than the rest of a lock on a server
+nearby. A callback of the loop runs in no task, so it can run those that wait for it right there. A task
+cannot tell the difference.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if sys.version_info >= (3, 12):
 else:
     running_tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = vars(asyncio.tasks)["_current_tasks"]
     task_of = running_tasks.get
-"""The running task of a loop. Every acquire asks, and until Python 3.12 asyncio's own function is one in Python."""
+"""The running task of a loop.
+
+Every acquire asks, and until Python 3.12 asyncio's own function is one in Python.
+"""
 
 names_in_asyncio = vars(asyncio)  # nest_asyncio adds one
 
@@ -27,16 +31,21 @@ WakeUp = tuple[Callable[[Any], object], "asyncio.Future[Any]", Context]
 
 
 class Wakeups:
-    """The tasks whose answers came in one read of a connection: first all answers are given, then the tasks go on."""
+    """The tasks whose answers came in one read of a connection: first all answers are given, then the
+    tasks go on.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # A transport of uvloop takes a SystemExit that leaves a task for its own failure, and the program would go on.
+        # A transport of uvloop takes a SystemExit that leaves a task for its own failure, and the program
+        # would go on.
         self._at_once = isinstance(loop, asyncio.BaseEventLoop)
         self.ready: deque[WakeUp] = deque()  # those that go on next
 
     def add(self, waiting: asyncio.Future[Any], result: Any) -> None:
-        """Set the result of a future that is not done; the task that waits for it goes on with the next `run`."""
+        """Set the result of a future that is not done; the task that waits for it goes on with the next
+        `run`.
+        """
         callbacks: Any = waiting._callbacks
         if not self._at_once or callbacks is None or len(callbacks) != 1:
             waiting.set_result(result)

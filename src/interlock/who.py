@@ -34,7 +34,7 @@ class Who:
             fields: list[Any] = json.loads(packed)
             host, pid, thread, site, *more = fields
             return cls(str(host), int(pid), str(thread), str(site), str(more[0]) if more else "")
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError, RecursionError):  # brackets within brackets, 1e999
             return cls(host=packed)
 
     def __str__(self) -> str:

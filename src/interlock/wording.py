@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from interlock.model import Standing
-from interlock.who import Who
 
 JOINER = "\u200d"  # U+200D ZERO WIDTH JOINER: not printable by itself, but part of many emoji
 
 
 def duration(seconds: float) -> str:
-    """Format a span of time: `0.3 s`, `41 s`, `3 min 20 s`, `2 h`, `2 h 5 min`, `3 d 4 h`."""
+    """Format a span of time for people: `4 ms`, `0.3 s`, `41 s`, `3 min 20 s`, `2 h`, `2 h 5 min`, `3 d 4
+    h`.
+    """
+    if 0 < seconds < 0.0995:
+        return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
     whole = round(seconds)
@@ -34,13 +37,33 @@ def either(words: Iterable[str]) -> str:
     return f"{', '.join(rest)} or {last}" if rest else last
 
 
+def one_sentence(text: str) -> str:
+    """Join the lines of a library's message: a line that begins a sentence follows a semicolon, an
+    indented one may go on with it.
+    """
+    joined = ""
+    for line in text.splitlines():
+        words = " ".join(line.split()).rstrip("?.")
+        if not words:
+            continue
+        if joined and line[0].isspace() and words[0].islower():
+            joined += f" {words}"
+        else:
+            capital = joined and words[1:2].islower()  # no abbreviation, such as SSL
+            joined += ("; " if joined else "") + (words[0].lower() + words[1:] if capital else words)
+    return joined
+
+
 def counted(number: int, noun: str) -> str:
     """Format a number of things: `1 claim`, `3 claims`."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def held(holder: Standing) -> str:
-    """Say since when and by whom a resource is held. For a lock of another program only its holder is known."""
+    """Say since when and by whom a resource is held.
+
+    For a lock of another program only its holder is known.
+    """
     who = _who(holder)
     if holder.lingering:
         return _lingering(holder)
@@ -65,14 +88,14 @@ def _lingering(holder: Standing) -> str:
 
 
 def _who(holder: Standing) -> str:
-    return printable(str(Who.parse(holder.who)))
+    return printable(str(holder.caller))
 
 
 def printable(text: str) -> str:
     """Escape every character that could move the cursor, ring the bell or start a new line.
 
-    Notes and call sites come from other programs. They must not be able to draw on an operator's screen or to forge a
-    line of a log.
+    Notes and call sites come from other programs. They must not be able to draw on an operator's screen or to
+    forge a line of a log.
     """
     if text.isprintable():
         return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
 from typing import Any, cast
 from uuid import uuid4
 
@@ -46,7 +47,7 @@ class Directed:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
-        if name in ("traits", "decides_here", "after_fork", "on_doubt", "on_session_lost", "inside", "part"):
+        if not iscoroutinefunction(method):
             return method
 
         async def call(*args: Any, **options: Any) -> Any:

@@ -14,9 +14,11 @@ import pytest
 
 import interlock
 from interlock._core import keeper
+from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
+from interlock._core.holding import Holding
 from tests.attacks.strike import strikes
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 PACKAGE = os.path.dirname(interlock.__file__)
 
@@ -181,3 +183,26 @@ def test_ctrl_c_at_any_step_leaves_nothing_behind(
             lease = scene.client.lock("free").acquire(timeout=PATIENCE)
             assert lease, strike.where
             lease.release()
+
+
+@pytest.mark.parametrize("entered", [False, True], ids=["acquire", "with"])
+def test_a_second_interrupt_in_the_way_back_leaves_the_claim_to_the_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entered: bool
+) -> None:
+    """Nobody else would release it before its ttl is over."""
+
+    def strike(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with interlock.connect(f"sqlite:///{tmp_path}/locks.db", ttl=600.0) as client:
+        with client.lock("warm"):
+            pass
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Holding, "enrol", strike)
+            patched.setattr(Attempt, "_leave_queue", strike)
+            if entered:
+                with client.lock("x"):
+                    pass
+            else:
+                client.lock("x").acquire()
+        until(lambda: not client.inspect("x").standings)

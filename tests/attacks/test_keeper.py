@@ -269,3 +269,40 @@ def test_a_keeper_that_stays_behind_says_so_now_and_then_and_not_at_each_renewal
     assert told(104.0, 1.3) == 2
     assert told(115.0, 0.6) == 3  # a while later
     stage.client.close()
+
+
+class Poisoned:
+    """An abandoned lease that cannot be cleaned up, whoever tries."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def _clean_up(self) -> None:
+        self.tries += 1
+        raise RecursionError("again and again")
+
+
+@pytest.mark.parametrize("what", ["an abandoned lease", "an interrupted statement"])
+def test_what_cannot_be_cleaned_up_costs_no_other_lease_and_keeps_no_other_claim_standing(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    ttl = stretched(0.5)
+    lease = stage.client.lock("kept", ttl=ttl).acquire()
+    left = stage.client.lock("left", ttl=30).acquire()
+    assert lease
+    assert left
+    keeper, poisoned = stage.core.keeper, Poisoned()
+    if what == "an abandoned lease":
+        keeper.hand_over(poisoned)
+    else:
+        monkeypatch.setattr(keeper._runtime, "sweep_statements", poisoned._clean_up)
+    keeper.hand_over(left)
+    eventually(lambda: "left" not in stage.client.scan())
+    began = lease.deadline
+    eventually(lambda: lease.deadline > began + 2 * ttl or lease.state.value == "lost")
+    lease.check()
+    assert poisoned.tries > 1
+    stage.core.keeper._abandoned.clear()
+    monkeypatch.undo()
+    stage.client.close()

@@ -9,10 +9,11 @@ import time
 import pytest
 
 import interlock
+from interlock import events
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore
-from interlock.errors import StoreUnavailable
+from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most, stretched
 from tests.attacks.stage import Stage, eventually, raises, space
@@ -129,4 +130,28 @@ def test_whoever_waits_gets_in_when_max_hold_is_over() -> None:
     other = Stage(shared=stage.store.inner._space)
     assert other.client.lock("x").acquire(timeout=PATIENCE)
     other.client.close()
+    stage.client.close()
+
+
+def test_only_a_release_that_finds_nothing_asks_why() -> None:
+    stage = Stage()
+    with stage.client.lock("x"):
+        pass
+    assert "renew" not in stage.store.asked
+    with pytest.raises(LeaseLost) as raised, stage.client.lock("x"):
+        stage.client.evict("x", reason="drill")
+    assert (raised.value.cause, raised.value.reason) == ("evicted", "drill")
+    assert stage.store.asked.count("renew") == 1
+    assert [(event.cause, event.reason) for event in stage.events if isinstance(event, events.Lost)] == [
+        ("evicted", "drill")
+    ]
+    stage.client.close()
+
+
+def test_a_store_that_does_not_say_why_does_not_hide_the_loss() -> None:
+    stage = Stage()
+    stage.store.before["renew"] = raises(StoreUnavailable("no answer"))
+    with pytest.raises(LeaseLost) as raised, stage.client.lock("x"):
+        stage.client.evict("x", reason="drill")
+    assert (raised.value.cause, raised.value.reason) == ("refused", "")
     stage.client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
-from interlock.testing.lag import stretched
-from tests.attacks.stage import AsyncStage, Stage, fresh, raises
+from interlock.testing.lag import at_most, stretched
+from tests.attacks.stage import AsyncStage, Stage, eventually, fresh, raises
+from tests.patience import PATIENCE
 
 
 def test_two_tasks_that_release_two_of_four_leases_each_give_back_all_four(tmp_path: Path) -> None:
@@ -147,4 +149,36 @@ def test_a_part_whose_release_got_no_answer_is_not_counted_twice() -> None:
     semaphore.release(2)
     assert not stage.client.inspect("x").standings
     assert "value=3" in repr(semaphore)
+    stage.client.close()
+
+
+HELD_FOR = 0.5  # seconds of min_hold
+
+
+@pytest.mark.parametrize("renew", [True, False])
+@pytest.mark.parametrize("how", ["a part", "a part, then the rest"])
+def test_what_is_given_back_early_stays_taken_until_min_hold_is_over(how: str, renew: bool) -> None:
+    url = fresh()
+    with interlock.connect(url) as client, interlock.connect(url) as other:
+        pool = client.semaphore("x", capacity=3, min_hold=HELD_FOR, renew=renew)
+        assert pool.acquire(permits=3)
+        granted = time.monotonic()
+        pool.release(2)
+        if "rest" in how:
+            pool.release()
+        assert other.semaphore("x", capacity=3).acquire(timeout=PATIENCE, permits=2)
+        assert time.monotonic() - granted > HELD_FOR - 0.05
+
+
+def test_a_part_that_is_given_back_early_is_free_when_min_hold_is_over() -> None:
+    stage = Stage()
+    pool = stage.client.semaphore("x", capacity=3, min_hold=HELD_FOR)
+    lease = pool.acquire(permits=3)
+    assert lease
+    with at_most(HELD_FOR + 1.0):
+        pool.release(2)
+        assert stage.store.asked == ["claim"]
+        eventually(lambda: stage.client.inspect("x").standings[0].permits == 1)
+    lease.check()
+    pool.release()
     stage.client.close()

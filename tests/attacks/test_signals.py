@@ -91,6 +91,57 @@ def test_sigterm_gives_everything_back_and_soon(what: str, tmp_path: Path) -> No
             assert not client.inspect("taken").waiters
 
 
+GOES_ON = {
+    "a handler that sets a flag": "signal.signal(signal.SIGTERM, lambda *_: came.append(1))",
+    "a handler that sets a flag, asked for twice": """
+signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+interlock.release_on_signal()""",
+    "a signal that is ignored": "signal.signal(signal.SIGTERM, signal.SIG_IGN); came.append(1)",
+    "a handler of the event loop": """
+loop = asyncio.new_event_loop()
+loop.add_signal_handler(signal.SIGTERM, came.append, 1)""",
+}
+
+WORKER = """
+import asyncio, signal, sys, interlock
+came = []
+{handler}
+interlock.release_on_signal()
+with interlock.connect(sys.argv[1]) as client, client.lock("orders") as lease:
+    signal.raise_signal(signal.SIGTERM)
+    if "loop" in globals():
+        loop.run_until_complete(asyncio.sleep(0))
+    print(len(came), lease.state.value, client.lock("orders").locked(), flush=True)
+print("ended well")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM to send")
+@pytest.mark.parametrize("what", GOES_ON)
+def test_a_program_that_goes_on_after_the_signal_keeps_its_leases(what: str, tmp_path: Path) -> None:
+    """Servers and task queues set a flag and finish the work in hand: nobody else may begin it meanwhile."""
+    program = WORKER.format(handler=GOES_ON[what])
+    command = [sys.executable, "-c", program, f"sqlite:///{tmp_path}/locks.db"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=PATIENCE, check=False
+    )
+    assert done.stdout.splitlines() == ["1 held True", "ended well"], done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+@pytest.mark.parametrize("name", ["SIGCHLD", "SIGWINCH", "SIGTSTP", "SIGCONT"])
+def test_a_signal_that_ends_no_program_is_refused(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    try:
+        with pytest.raises(interlock.InvalidSetting, match=f"{name} does not end a program"):
+            interlock.release_on_signal(number)
+        assert signal.getsignal(number) is before
+    finally:
+        signal.signal(number, before)
+
+
 STRIKES = """
 import signal, sqlite3, sys, interlock
 from contextlib import closing, suppress
@@ -109,7 +160,11 @@ def strike(frame, event, _):  # interrupts the main thread in one of its calls, 
             struck.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
             handler(signal.SIGTERM, frame)
 
-signal.signal(signal.SIGTERM, lambda number, frame: left.append(rows("select resource")))
+def end(number):  # what the process does last: here it looks at the store, and goes on
+    left.append(rows("select resource"))
+    signal.signal(signal.SIGTERM, handler)
+
+signal.raise_signal = end
 interlock.release_on_signal(timeout=1.0)
 handler = signal.getsignal(signal.SIGTERM)
 client = interlock.connect(url)

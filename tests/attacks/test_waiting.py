@@ -12,7 +12,7 @@ from interlock import aio
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
-from tests.attacks.stage import Stage, raises, space
+from tests.attacks.stage import AsyncStage, Stage, raises, space
 from tests.patience import PATIENCE
 
 
@@ -104,3 +104,71 @@ def test_a_wait_that_times_out_asks_for_a_few_holders_only() -> None:
     assert limits
     assert all(limit is not None and limit <= 32 for limit in limits)
     stage.client.close()
+
+
+def late(stage: Stage | AsyncStage, answers: int) -> None:
+    """The first answers take most of a ttl of 1 s to arrive, as that of a server to which a slow connection is made first."""
+
+    def slow(claim: Claim, timeout: float) -> None:
+        if stage.store.asked.count("claim") <= answers:
+            time.sleep(0.6)
+
+    stage.store.after["claim"] = slow
+
+
+@pytest.mark.parametrize("timeout", [0, 0.3])
+def test_a_grant_that_is_used_up_on_arrival_does_not_look_like_a_lock_that_is_taken(timeout: float) -> None:
+    stage = Stage(ttl=1)
+    late(stage, 1)
+    assert stage.client.lock("x").acquire(timeout=timeout)
+    stage.client.close()
+
+
+def test_nor_does_it_in_a_multilock() -> None:
+    stage = Stage(ttl=1)
+    late(stage, 1)
+    assert stage.client.multilock(["x", "y"]).acquire(timeout=0)
+    stage.client.close()
+
+
+def test_nor_does_a_job_that_nobody_has_skip() -> None:
+    stage = Stage(ttl=1)
+    late(stage, 1)
+    assert stage.client.once("x")(lambda: "ran")() == "ran"
+    stage.client.close()
+
+
+def test_nor_does_it_for_a_task() -> None:
+    async def main() -> None:
+        stage = AsyncStage(ttl=1)
+        late(stage, 1)
+        assert await stage.client.lock("x").acquire(blocking=False)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_whose_answers_all_come_too_late_is_unavailable() -> None:
+    stage = Stage(ttl=1)
+    late(stage, 100)
+    with pytest.raises(StoreUnavailable, match=r"^x: .*half of its ttl of 1\.0 s.*choose a longer ttl$"):
+        stage.client.lock("x").acquire(blocking=False)
+    with pytest.raises(StoreUnavailable):
+        stage.client.once("x")(lambda: "ran")()
+    stage.store.after.clear()
+    assert stage.client.lock("x").acquire(blocking=False), "something was left behind"
+    stage.client.close()
+
+
+def test_a_lock_that_another_took_since_the_late_answer_is_taken() -> None:
+    shared = space()
+    stage, other = Stage(ttl=1, shared=shared), Stage(shared=shared)
+
+    def slow(claim: Claim, timeout: float) -> None:
+        if stage.store.asked.count("claim") == 1:
+            assert other.client.lock("x").acquire(timeout=PATIENCE), "the grant has not lapsed"
+
+    stage.store.after["claim"] = slow
+    assert stage.client.lock("x").acquire(blocking=False) is None
+    stage.client.close()
+    other.client.close()

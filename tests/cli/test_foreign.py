@@ -54,6 +54,8 @@ def test_it_is_told_as_a_key_that_never_lapses(program: Program, keys: Any) -> N
     assert [line.split("  ") for line in told[1:]] == [
         ["", "held", "a key of another program", "never lapses by itself"]
     ]
+    (told_to_programs,) = json.loads(program.call("inspect", "--json", "session:42").stdout)["holders"]
+    assert told_to_programs["lapses_in"] is None
 
 
 @pytest.mark.parametrize("more", [[], ["--no-expiry"], ["--foreign"]], ids=str)

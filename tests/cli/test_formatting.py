@@ -45,6 +45,20 @@ def test_cut_text_keeps_both_ends() -> None:
     assert table.cut("orders/2024/customer/42", 11) == "order…er/42"
 
 
+def test_a_long_name_is_cut_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one tenant's long names make `ls` and `top` slow for everybody."""
+    looked, counted = 0, table.columns
+
+    def counting(text: str) -> int:
+        nonlocal looked
+        looked += len(text)
+        return counted(text)
+
+    monkeypatch.setattr(table, "columns", counting)
+    assert counted(table.cut("界" * 2000, 41)) <= 41
+    assert looked < 20_000
+
+
 def test_the_widest_column_gives_way() -> None:
     (line,) = table.lines([("x" * 100, "short", "y" * 30)], 70)
     assert sum(map(len, line)) + 2 * len(table.GAP) == 70

@@ -74,6 +74,16 @@ class TestLs:
         assert program.call("ls").stdout == ""
         assert json.loads(program.call("ls", "--json").stdout) == []
 
+    @pytest.mark.parametrize("words", [(), ("deploy",)])
+    def test_nothing_in_a_pipe_names_the_store_for_whoever_started_it(
+        self, program: Program, client: interlock.Client, words: tuple[str, ...]
+    ) -> None:
+        """Most who expect something look into another store; and `ssh host interlock ls` has no terminal."""
+        told = program.call("ls", *words)
+        assert (told.returncode, told.stdout) == (0, "")
+        what = "nothing that begins with deploy" if words else "nothing"
+        assert told.stderr == f"interlock: {what} is held or waited for in {program.url}\n"
+
     def test_a_reader_that_has_gone_is_no_error(self, program: Program, client: interlock.Client) -> None:
         read, write = os.pipe()
         os.close(read)

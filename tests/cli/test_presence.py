@@ -68,15 +68,40 @@ def test_the_lock_of_a_killed_wrapper_is_not_free_while_its_command_runs(program
                 os.kill(process, signal.SIGKILL)
 
 
-def test_a_command_can_write_nothing_into_what_it_inherits(program: Program) -> None:
+def test_a_command_can_read_and_write_nothing_through_what_it_inherits(program: Program) -> None:
+    """It may run as another user, to whom the lock file would tell the names of all locks."""
     look = (
         "import fcntl, os\n"
         "for number in map(int, os.listdir('/proc/self/fd')):\n"
-        "    if os.path.realpath(f'/proc/self/fd/{number}').endswith('.db'):\n"
-        "        print(number >= 100, fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY)\n"
+        "    if '.db' in (path := os.path.realpath(f'/proc/self/fd/{number}')):\n"
+        "        mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE\n"
+        "        print(os.path.basename(path), number >= 100, mode == os.O_RDONLY, os.pread(number, 100, 0))\n"
     )
     done = program.call("run", "job", "--", sys.executable, "-c", look)
-    assert done.stdout == "True True\n"
+    assert done.stdout == "locks.db-run True True b''\n"
+
+
+def test_the_lock_is_not_free_while_anything_runs_that_the_command_has_started(program: Program) -> None:
+    """The wrapper and the warden are killed at once, so that nobody is left to end it."""
+    script = "setsid sh -c 'echo $$; exec sleep 600' & wait"
+    wrapper = program.start("run", "--ttl", "60", "job", "--", "sh", "-c", script)
+    assert wrapper.stdout is not None
+    left = int(wrapper.stdout.readline())
+    (warden,) = children(wrapper.pid)
+    for process in (wrapper.pid, warden):
+        os.kill(process, signal.SIGSTOP)
+    for process in (warden, wrapper.pid):
+        os.kill(process, signal.SIGKILL)
+    wrapper.wait()
+    try:
+        with interlock.connect(program.url) as client:
+            assert client.lock("job").acquire(timeout=0.5) is None
+            assert running(left)
+            os.kill(left, signal.SIGKILL)
+            assert client.lock("job").acquire(timeout=PATIENCE / 2)
+    finally:
+        if running(left):
+            os.kill(left, signal.SIGKILL)
 
 
 def test_what_lingers_for_min_hold_outlives_a_run(program: Program) -> None:

@@ -16,7 +16,7 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.redlock import RedlockStore
-from interlock.backends.redlock.algorithm.recovery import NodeState
+from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.cli import quorum_report
 from tests.cli.program import Program, finished, until
 from tests.redlock.servers import Servers, quorum, say, steady
@@ -213,7 +213,7 @@ class TestInit:
         assert told.stdout.endswith("`interlock quorum init --yes` lets all begin anew\n")
         told = program.call("quorum", "init")
         assert (told.returncode, told.stdout) == (64, "")
-        assert told.stderr.startswith(f"interlock: {place(servers, 2)} accepted numbers before: ")
+        assert told.stderr.startswith(f"interlock: {place(servers, 2)} was used before: ")
         assert states(program) == ["new", "new", "voting"]
         told = program.call("quorum", "init", "--yes")
         assert (told.returncode, told.stdout) == (0, "3 of 3 vote: locks can be had\n")
@@ -245,7 +245,7 @@ def test_what_is_no_quorum_is_refused_in_one_sentence(program: Program, url: str
 
 def node(name: str, state: str, top: int = 7) -> NodeState:
     here = state != "away"
-    return NodeState(name, here, state, 1.0, "run", 0.0, top, 0, False, first_use=top == 0)
+    return NodeState(name, here, state, 1.0, "run", 0.0, top, 0, False)
 
 
 VERDICTS = {
@@ -268,9 +268,15 @@ def test_the_verdict_says_what_to_do(states: str) -> None:
 
 
 def test_nodes_that_nobody_used_need_no_operator() -> None:
-    unused = [node("a", "voting", 0), node("b", "quarantined", 0), node("c", "new", 0)]
+    unused = [node("a", "quarantined", 0), node("b", "quarantined", 0), node("c", "new", 0)]
     assert quorum_report.verdict(unused)[1].endswith(
         "clients that ask admit the others when their time has come"
     )
     assert quorum_report.word(unused[1], unused) == "quarantined for 1 s more"
     assert quorum_report.word(unused[2], unused) == "blank"
+
+
+def test_a_node_that_voted_was_used_though_it_accepted_no_number() -> None:
+    used = [node("a", "voting", 0), node("b", "quarantined", 0), node("c", "new", 0)]
+    assert quorum_report.verdict(used)[1].endswith("`interlock quorum init --yes` lets all begin anew")
+    assert quorum_report.word(used[2], used) == "lost its memory, or is new"

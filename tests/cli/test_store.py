@@ -11,11 +11,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.cli.program import Program
+import interlock
+from tests.cli.program import Program, Reader
 
 LOOKING = pytest.mark.parametrize(
     "words",
-    [["ls"], ["inspect", "job"], ["watch"], ["watch", "job"], ["top"], ["evict", "job", "--reason", "x"]],
+    [["ls"], ["inspect", "job"], ["top", "--once"], ["evict", "job", "--reason", "x"]],
     ids=" ".join,
 )
 
@@ -31,6 +32,27 @@ class TestAFileThatDoesNotExist:
             "check --url and $INTERLOCK_URL\n"
         )
         assert list(program.folder.iterdir()) == []
+
+    @pytest.mark.parametrize("words", [["watch"], ["watch", "job"], ["top"]], ids=" ".join)
+    def test_is_told_and_waited_for_by_commands_that_go_on(self, program: Program, words: list[str]) -> None:
+        looks = Reader(program.start(*words))
+        assert looks.process.stderr is not None
+        assert looks.process.stderr.readline() == (
+            f"interlock: {program.file} does not exist yet, so nothing is locked in it; waiting for it; "
+            "check --url and $INTERLOCK_URL\n"
+        )
+        assert list(program.folder.iterdir()) == []
+        with interlock.connect(program.url) as client, client.lock("job"):
+            looks.find("job")
+            assert looks.interrupt() == 0
+
+    @pytest.mark.parametrize("words", [["watch"], ["top"]], ids=" ".join)
+    def test_ctrl_c_ends_the_wait_for_it_without_a_sound(self, program: Program, words: list[str]) -> None:
+        looks = Reader(program.start(*words))
+        assert looks.process.stderr is not None
+        assert "does not exist yet" in looks.process.stderr.readline()
+        assert looks.interrupt() == 0
+        assert looks.process.stderr.read() == ""
 
     def test_is_told_to_programs_as_an_event(self, program: Program) -> None:
         told = program.call("ls", "--json")

@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock
 from interlock.cli import screen, table
 from interlock.cli.frame import Snapshot, compose
-from interlock.model import EVERYTHING, Queue, Standing
+from interlock.model import EVERYTHING, NEVER, Queue, Standing
 from interlock.who import Who
 from tests.cli.program import Program, Reader, until
 from tests.cli.terminal import Terminal
@@ -221,7 +221,7 @@ class TestThePicture:
         assert [bar(30.0), bar(15.0), bar(0.5)] == [10, 5, 0]
 
     def test_a_foreign_key_shows_nothing_of_its_value(self) -> None:
-        foreign = standing(0, True, id="s3cret", foreign=True, token=0, age=0.0, lapses_in=400 * 86400.0)
+        foreign = standing(0, True, id="s3cret", foreign=True, token=0, age=0.0, lapses_in=NEVER)
         text = "\n".join(shown(look(Queue("session:42", 1, (foreign,)))))
         assert "a key of another program" in text
         assert "never" in text
@@ -232,7 +232,6 @@ class TestThePicture:
         assert "lingers  nobody, after host-0 pid 1000" in text
         assert "0 held" in text
 
-    @settings(deadline=None)
     @given(
         st.lists(
             st.tuples(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock
+from interlock.cli import exit_codes
 from interlock.cli.arguments import parse, seconds
 from tests.cli.program import Program
 
@@ -151,3 +152,27 @@ def test_a_wrong_option_leads_to_the_help_of_its_command(capsys: pytest.CaptureF
         complaint(capsys, "inspect", "a", "b")
         == "interlock inspect: b is too much; see interlock inspect --help"
     )
+
+
+@pytest.mark.parametrize("command", ["ls", "top", "watch", "inspect"])
+def test_a_url_in_place_of_a_name_is_refused(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """Taken for a name, it would be looked for in the default store, where nothing is held."""
+    told = complaint(capsys, command, "postgresql://me:s3cret@db/shop")
+    line = f"interlock {command} --url 'postgresql://me:***@db/shop'"
+    assert told == f"interlock {command}: a URL stands after --url, as in: {line}"
+
+
+def test_a_name_may_look_like_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    """Many name a resource by the page that it is about; and with --url there is no doubt."""
+    assert parse(["ls", "https://shop.example/"]).prefix == "https://shop.example/"
+    assert parse(["run", "redis://db1", "--", "true"]).name == "redis://db1"
+    assert parse(["--url", "memory://", "watch", "redis://db1"]).name == "redis://db1"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
+def test_the_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(words)
+    told = capsys.readouterr().out
+    for code in (exit_codes.USAGE, exit_codes.UNAVAILABLE, exit_codes.UNWRITABLE):
+        assert f" {code} " in told

@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock.cli import wait_notice
 from interlock.events import Waiting
-from interlock.model import EVERYTHING, Standing
+from interlock.model import EVERYTHING, NEVER, Standing
 from interlock.who import Who
 from tests.cli.program import Program, Reader, finished
 from tests.patience import PATIENCE
@@ -83,7 +83,7 @@ class TestTheSentence:
         assert sentence(1, 0, None) == "job: waiting"
 
     def test_shows_nothing_of_a_foreign_key_but_that_it_is_one(self) -> None:
-        foreign = standing("s3cret", foreign=True, token=0, age=0.0, lapses_in=366 * 86400.0)
+        foreign = standing("s3cret", foreign=True, token=0, age=0.0, lapses_in=NEVER)
         told = sentence(1, 1, foreign)
         assert "held by a key of another program, which never lapses by itself" in told
         assert "s3cret" not in told
@@ -126,7 +126,7 @@ def test_verbose_names_the_store_and_tells_the_life_of_the_lease(program: Progra
     assert told.returncode == 0
     store, acquired, released = told.stderr.splitlines()
     assert store == f"interlock: the store is {program.url}"
-    assert acquired.startswith("interlock: job: acquired after 0.")
+    assert acquired.startswith("interlock: job: acquired after ")
     assert released.startswith("interlock: job: released after ")
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from typing import Any
+
+# `dev.py test --python` sets it for an interpreter that comes without them.
+collect_ignore_glob = ["test_*.py"] if os.environ.get("INTERLOCK_UNJUDGED") else []
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -18,7 +18,7 @@ try:
     from test import lock_tests
 except ImportError as missing:  # never a skip: nobody would notice that the judge stayed away
     raise ImportError(
-        "CPython's own lock tests are not installed; `python3 dev.py test` installs them "
+        "CPython's own lock tests are not installed; `python3 dev.py setup` installs them "
         "(on Debian they are in the package libpython3.11-testsuite)"
     ) from missing
 

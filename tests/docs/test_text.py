@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock import urls
 from tests.docs.pages import links, name, pages, prose
 from tests.house.source import ROOT
 
@@ -39,3 +40,22 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             seen.add(page)
             todo += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
     assert not set(pages()) - seen
+
+
+@PAGES
+def test_no_page_installs_what_no_package_index_has(page: Path) -> None:
+    """interlock is installed from a clone, as the README says; only its client libraries come from an index."""
+    assert not re.findall(r"pip install\s+'?interlock\b", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", ["guide/which-store.md", "guide/locks.md"])
+def test_the_tables_of_stores_have_every_store(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    stores: dict[object, list[str]] = {}
+    for scheme, opener in urls._OPENERS.items():
+        stores.setdefault(opener, []).append(scheme)
+    assert not [
+        schemes
+        for schemes in stores.values()
+        if not any(re.search(rf"^\|.*`{re.escape(scheme)}://", text, re.MULTILINE) for scheme in schemes)
+    ]

@@ -1,4 +1,7 @@
-"""Real etcd clusters for tests: members on free ports with folders of their own, ended by their pids."""
+"""Real etcd clusters for tests: members on free ports with folders of their own, ended by their pids.
+
+`ETCD_PROGRAM=/folder/etcd` before the command of the tests runs them on another version than the installed one.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Member:
         self.peer_address = f"http://127.0.0.1:{self.peer_port}"  # as the others are told
 
     def start(self) -> None:
-        program = shutil.which("etcd")
+        program = os.environ.get("ETCD_PROGRAM") or shutil.which("etcd")
         assert program, "etcd is not installed: apt-get install etcd-server"
         client = f"{self._scheme}://127.0.0.1:{self.port}"
         with open(f"{self.folder}.log", "ab") as log:

@@ -22,6 +22,12 @@ def url(cluster: EtcdCluster) -> str:
     return cluster.url(f"{uuid4().hex}/")
 
 
+@pytest.fixture
+def key() -> str:
+    """A key of this test's own: what a guard writes does not stand under its prefix."""
+    return uuid4().hex
+
+
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[EtcdCluster]:
     """A cluster for tests that break it and mend it again."""

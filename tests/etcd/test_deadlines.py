@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 import interlock
-from interlock.backends.etcd.algorithm.side import AGAIN
+from interlock import aio
+from interlock.backends.etcd.address import Endpoint
+from interlock.backends.etcd.algorithm.side import AGAIN, SPARE
 from interlock.backends.etcd.store import EtcdStore
-from interlock.errors import InterlockError
+from interlock.backends.etcd.transport.blocking import FRESH
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
-from tests.etcd.cluster import EtcdCluster
+from tests.etcd.cluster import EtcdCluster, Member, running
 from tests.storm.way import Mode, Way
 
 TIMEOUT = 0.3
@@ -123,3 +127,88 @@ def test_a_waiter(cluster: EtcdCluster, mode: Mode, after: float) -> None:
                     pass
             fault.join()
             spoil(ways, "pass")
+
+
+def test_a_member_that_hangs_takes_no_more_than_the_timeout_from_the_second_call_on() -> None:
+    """Every call that had to connect again took `connect_timeout` longer: 6 s with a timeout of 1, and 5 s with `blocking=False`."""
+    with running(1) as alone, interlock.connect(alone.url("hangs/")) as client:
+        with client.lock("warm"):
+            pass
+        with alone.members[0].frozen():
+            for _ in range(3):
+                with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                    client.lock("x").acquire(timeout=1.0)
+            for _ in range(3):
+                with at_most(SPARE + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                    client.lock("x").acquire(blocking=False)
+        with client.lock("x"):
+            pass
+
+
+def test_tasks_keep_their_timeouts_when_a_member_hangs() -> None:
+    async def main(alone: EtcdCluster) -> None:
+        async with aio.connect(alone.url("hangs/")) as client:
+            async with client.lock("warm"):
+                pass
+            with alone.members[0].frozen():
+                for _ in range(3):
+                    with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                        await client.lock("x").acquire(timeout=1.0)
+                for _ in range(3):
+                    with at_most(SPARE + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                        await client.lock("x").acquire(blocking=False)
+            async with client.lock("x"):
+                pass
+
+    with running(1) as alone:
+        asyncio.run(main(alone))
+
+
+def test_short_calls_leave_a_frozen_member(fragile: EtcdCluster) -> None:
+    """After half a second of rest, a call looked at the socket first, which counted as a sign of life: it stayed there for ever."""
+    with interlock.connect(fragile.url("frozen/"), ttl=300) as client:
+        with client.lock("warm"):
+            pass
+        store = client._core.store
+        assert isinstance(store, EtcdStore)
+        with used(fragile, store).frozen():
+            held = []
+            for _ in range(8):
+                store_rests(store)
+                try:
+                    held.append(client.lock("x").acquire(timeout=0.5))
+                except StoreUnavailable:
+                    held.append(None)
+                if held[-1]:
+                    break
+            assert held[-1], "it stays on a frozen member"
+
+
+@pytest.mark.parametrize("ttl", [1.0, 4.0])
+def test_a_release_at_a_frozen_member_goes_on_to_another(fragile: EtcdCluster, ttl: float) -> None:
+    """One second at the frozen member was all that a lease with a short ttl had."""
+    follower = fragile.followers()[0]  # no election is needed
+    with interlock.connect(f"etcd://127.0.0.1:{follower.port}?prefix=frozen/", ttl=stretched(ttl)) as client:
+        lease = client.lock("y").acquire()
+        assert lease
+        store = client._core.store
+        assert isinstance(store, EtcdStore)
+        store._side.transport.address.endpoints += tuple(
+            Endpoint("127.0.0.1", member.port) for member in fragile.members if member is not follower
+        )
+        with follower.frozen():
+            lease.release()
+
+
+def used(cluster: EtcdCluster, store: EtcdStore) -> Member:
+    """The member that the calls of a store are sent to."""
+    line = store._side.transport.ready_line()
+    assert line is not None
+    return next(member for member in cluster.members if member.port == line.endpoint.port)
+
+
+def store_rests(store: EtcdStore) -> None:
+    """As if nothing had arrived for a while."""
+    line = store._side.transport.ready_line()
+    if line is not None:
+        line.heard -= 2 * FRESH

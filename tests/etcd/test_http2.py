@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from importlib import import_module
 from typing import Any
@@ -194,14 +195,25 @@ def test_headers_are_decoded_again_once_the_server_refers_to_earlier_ones() -> N
     assert codes == [7, 7, 7, 7]
 
 
+class Collecting(Call):
+    """As a stream of watches, which gets any number of messages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collected: list[bytes] = []
+
+    def on_message(self, message: bytes) -> None:
+        self.collected.append(message)
+
+
 def test_a_message_in_many_pieces_and_several_messages_in_one() -> None:
     messages = [b"a" * 1000, b"", b"b", b"c" * 300]
     whole = b"".join(framed(one) for one in messages)
     for size in (1, 4, 5, 7, 400, 2000):
-        call = Call()
+        call = Collecting()
         for at in range(0, len(whole), size):
             call.on_data(whole[at : at + size], False)
-        assert call.messages == messages
+        assert call.collected == messages
 
 
 def test_a_large_request_keeps_to_the_frame_size_and_the_windows() -> None:
@@ -367,3 +379,18 @@ def test_a_long_header_is_encoded_and_split() -> None:
     decoder = hpack.Decoder(max_header_list_size=1 << 20)
     block = b"".join(data for kind, _, _, data in sent if kind != DATA)
     assert dict(decoder.decode(block, raw=True))[b"token"] == token
+
+
+def test_nothing_is_logged_of_each_header_and_others_keep_their_logs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With logging at DEBUG, the library that decodes headers wrote several lines for an answer."""
+    peer = Peer()
+    headers = peer.headers((":status", "200"), ("grpc-status", "5"))
+    with caplog.at_level(logging.DEBUG):
+        for _ in range(3):
+            _, stream = peer.begin()
+            peer.send(HEADERS, END_HEADERS | END_STREAM, stream.id, headers)
+        assert not caplog.records
+        hpack.Decoder().decode(headers)
+        assert caplog.records, "another program's use of the library is silenced, too"

@@ -151,7 +151,7 @@ def test_each_request_has_the_token_of_the_last_login(
     line, server, credentials = ends
     with ThreadPoolExecutor(1) as pool:
         for number, token in enumerate((b"first", b"second", b"")):
-            credentials.accept(token) if token else credentials.forget()
+            credentials.accept(token) if token else credentials.forget(credentials.number)
             asked = pool.submit(ask, line)
             head = heard(server, DATA)[0][2]
             server.answer(2 * number + 1)

@@ -7,16 +7,24 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
+from interlock.backends.etcd.errors import Denied, NotAuthenticated
+from interlock.backends.etcd.transport.aio import AsyncLine
+from interlock.backends.etcd.transport.blocking import BlockingLine
+from interlock.backends.etcd.wire.messages import AUTHENTICATE, STATUS
+from interlock.backends.etcd.wire.protobuf import message
+from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import EtcdCluster, running
+from tests.etcd.cluster import EtcdCluster, running, until
 from tests.patience import PATIENCE
 from tests.redis.proxy import Proxy
 from tests.redis.tls import expired, shown_alone
@@ -264,3 +272,102 @@ def test_files_that_are_missing_are_named(cluster: EtcdCluster) -> None:
 def test_a_url_that_cannot_be_meant_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidURL):
         interlock.connect(url)
+
+
+# ---- logging in -------------------------------------------------------------------------
+
+
+def test_a_server_that_tells_its_status_to_root_alone(
+    guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does etcd from 3.5.28 on: without a login it refuses, and a raw `NotAuthenticated` came out."""
+    real = BlockingLine.call
+
+    async def call(line: BlockingLine, method: bytes, *rest: Any, **options: Any) -> bytes:
+        if method == STATUS and line._credentials.missing:
+            raise NotAuthenticated("user name is empty")
+        if method == STATUS:
+            raise Denied("permission denied")
+        return await real(line, method, *rest, **options)
+
+    monkeypatch.setattr(BlockingLine, "call", call)
+    with interlock.connect(guarded.url(login="ours:s3cret@")) as client, client.lock("status") as lease:
+        lease.renew()
+
+
+def test_many_tasks_whose_token_has_expired_log_in_once(
+    guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each logged in by itself: with 150 tasks the server hashed passwords for 5 s, and a lease was lost."""
+    logins: list[bytes] = []
+    real = AsyncLine.call
+
+    async def call(line: AsyncLine, method: bytes, *rest: Any, **options: Any) -> bytes:
+        if method == AUTHENTICATE:
+            logins.append(method)
+        return await real(line, method, *rest, **options)
+
+    async def main() -> None:
+        async with aio.connect(guarded.url(login="ours:s3cret@")) as client:
+            await client.register("warm").read()
+            client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+            monkeypatch.setattr(AsyncLine, "call", call)
+            await asyncio.gather(*(client.register(f"r{n}").read() for n in range(50)))
+
+    asyncio.run(main())
+    assert 0 < len(logins) < 10
+
+
+def test_a_waiter_with_an_old_token_is_woken_and_so_are_those_who_watch_beside_it(
+    guarded: EtcdCluster,
+) -> None:
+    """The refusal of its watch names no watch, and was dropped: it looked after 5 s. The others heard no more."""
+    url = guarded.url(login="ours:s3cret@")
+    with interlock.connect(url) as holder, interlock.connect(url) as client:
+        with ThreadPoolExecutor(2) as pool:
+            with holder.lock("one") as one, holder.lock("two") as two:
+                waiters = [pool.submit(waited, client, "one")]
+                until(lambda: holder.inspect("one").waiters)
+                client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+                waiters.append(pool.submit(waited, client, "two"))
+                until(lambda: holder.inspect("two").waiters)
+                time.sleep(1.0)  # so that both sleep
+                released = time.monotonic()
+                two.release()
+                one.release()
+            assert max(waiter.result() for waiter in waiters) - released < stretched(2.0)
+
+
+def waited(client: interlock.Client, name: str) -> float:
+    with client.lock(name, timeout=PATIENCE):
+        return time.monotonic()
+
+
+def test_a_refusal_that_names_no_watch_ends_those_that_are_not_open_yet() -> None:
+    stream, opened, opening = WatchStream(), WatchGroup(lambda: None), WatchGroup(lambda: None)
+    stream.open(opened, [Watched(b"a")])
+    stream.open(opening, [Watched(b"b")])
+    stream.on_message(message((2, 1), (3, 1)))
+    stream.on_message(message((2, (1 << 64) - 1), (3, 1), (4, 1)))
+    assert opened.ready
+    assert not opened.ended
+    assert opening.ended
+
+
+def test_the_server_confirms_a_cancelled_watch_and_those_that_open_meanwhile_stay() -> None:
+    stream, closed, opening = WatchStream(), WatchGroup(lambda: None), WatchGroup(lambda: None)
+    stream.open(closed, [Watched(b"a")])
+    stream.close(closed)
+    stream.open(opening, [Watched(b"b")])
+    stream.on_message(message((2, 1), (4, 1)))
+    assert not opening.ended
+
+
+def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
+    guarded: EtcdCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    with interlock.connect(guarded.url(login="ours:wrong@"), ttl=1) as client:
+        with pytest.raises(StoreUnfit, match="password"):
+            client.lock("x").acquire()
+    assert [record.getMessage() for record in caplog.records] == []

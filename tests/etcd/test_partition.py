@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ import pytest
 
 import interlock
 from interlock.backends.etcd.address import Endpoint
-from interlock.errors import InterlockError, LeaseLost
+from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.testing.lag import stretched
 from tests.etcd.cluster import until
 from tests.etcd.partition import PartedCluster, parted
 from tests.patience import PATIENCE
+from tests.storm.way import Way
 
 pytestmark = pytest.mark.chaos
 
@@ -126,3 +128,67 @@ def test_without_a_majority_calls_end_in_time_and_the_cluster_recovers(parts: Pa
         with client.lock("majority", timeout=30.0) as lease:
             lease.check()
         assert client.inspect("majority").standings == ()
+
+
+class Balancer(Way):
+    """One address before all members: each connection goes to the next one of `targets`."""
+
+    def __init__(self, targets: list[int]) -> None:
+        super().__init__(targets[0])
+        self.targets = targets
+        self._turn = 0
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._target = self.targets[self._turn % len(self.targets)]
+        self._turn += 1
+        await super()._accept(reader, writer)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_behind_a_balancer_a_cut_off_member_is_left(parts: PartedCluster, leads: bool) -> None:
+    """A single address was never given up: its connection stayed at the member that is cut off, and no acquire got through."""
+    leader = parts.leader()
+    alone = leader if leads else next(member for member in parts.members if member is not leader)
+    balancer = Balancer([alone.port])
+    try:
+        with interlock.connect(f"etcd://127.0.0.1:{balancer.port}?prefix=parted/", ttl=20) as client:
+            with client.lock("before"):
+                pass
+            balancer.targets = [alone.port, *(m.port for m in parts.members if m is not alone)]
+            with parts.alone(alone):
+                held = 0
+                for _ in range(7):
+                    try:
+                        lease = client.lock("behind").acquire(timeout=5.0)
+                        assert lease
+                        lease.release()
+                        held += 1
+                    except StoreUnavailable:
+                        pass
+                assert held >= 5, f"{held} of 7"
+    finally:
+        balancer.close()
+    parts.await_leader()
+
+
+def test_short_calls_leave_a_cut_off_member(parts: PartedCluster) -> None:
+    """Only a call that waited for a second by itself found out that the member serves nothing; none of these did."""
+    leader = parts.leader()
+    alone = next(member for member in parts.members if member is not leader)
+    with interlock.connect(at(parts, parts.members.index(alone)), ttl=300) as client:
+        with client.lock("before"):
+            pass
+        client._core.store._side.transport.address.endpoints += tuple(  # type: ignore[attr-defined]
+            Endpoint("127.0.0.1", m.port) for m in parts.members if m is not alone
+        )
+        with parts.alone(alone):
+            held: list[object] = []
+            for _ in range(8):
+                try:
+                    held.append(client.lock("short").acquire(timeout=0.4))
+                except StoreUnavailable:
+                    held.append(None)
+                if held[-1]:
+                    break
+            assert held[-1], "it stays at a member that is cut off"
+    parts.await_leader()

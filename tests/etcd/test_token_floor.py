@@ -59,3 +59,13 @@ def test_a_floor_that_is_no_number_is_refused(cluster: EtcdCluster) -> None:
     with interlock.connect(cluster.url(f"{prefix}/")) as client:
         with pytest.raises(StoreUnfit, match="whole number"):
             client.lock("x").acquire()
+
+
+@pytest.mark.parametrize("floor", ["-1", str(2**62), "1795012473000000000000000"])
+def test_a_floor_above_which_tokens_do_not_fit_is_refused(cluster: EtcdCluster, floor: str) -> None:
+    """With too many digits typed, guards compared the first 20 digits of tokens alone."""
+    prefix = uuid4().hex
+    cluster.ctl("put", f"{prefix}-token-floor", "--", floor)
+    with interlock.connect(cluster.url(f"{prefix}/")) as client:
+        with pytest.raises(interlock.StoreUnfit, match="between 0 and"):
+            client.lock("x").acquire()

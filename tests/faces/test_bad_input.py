@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 
 import interlock
 from interlock import aio
+from interlock._core.drive import drive
+from interlock._core.register import Cell
 from interlock.errors import ClientClosed, InvalidName, InvalidSetting
 from interlock.testing.conformance import got
 
@@ -224,5 +227,55 @@ def test_the_lock_of_a_condition_must_be_one(attempt: Any) -> None:
 
 
 def test_the_action_of_a_barrier_must_be_callable(attempt: Any) -> None:
-    with pytest.raises(TypeError, match="action must be callable"):
+    with pytest.raises(TypeError, match=r"action must be callable"):
         attempt(lambda client: client.barrier("x", 2, "me"))
+
+
+def test_a_mismatch_speaks_of_what_the_user_has_set() -> None:
+    with interlock.connect(f"memory://{uuid4().hex}") as client:
+        client.latch("latch", 3).count_down()
+        with pytest.raises(interlock.SettingsMismatch, match=r"a count of 4.* a count of 3.* the same count"):
+            client.latch("latch", 4).count()
+        client.barrier("barrier", 3).abort()
+        with pytest.raises(interlock.SettingsMismatch, match=r"2 parties.* 3 parties.* the same number"):
+            client.barrier("barrier", 2).abort()
+        with client.rwlock("rw").read():
+            with pytest.raises(
+                interlock.SettingsMismatch, match=r"capacity 1.* a read-write lock.* same kind"
+            ):
+                client.lock("rw").acquire()
+        with client.semaphore("sem", capacity=3):
+            with pytest.raises(
+                interlock.SettingsMismatch, match=r"a read-write lock.* capacity 3.* same kind"
+            ) as met:
+                client.rwlock("sem").write().acquire()
+    assert str(pickle.loads(pickle.dumps(met.value))) == str(met.value)
+    assert "2147483647" not in str(met.value)
+
+
+def test_min_hold_has_the_bounds_of_a_ttl() -> None:
+    with interlock.connect(f"memory://{uuid4().hex}") as client:
+        client.lock("x", min_hold=365 * 86400.0)
+        for seconds in (365 * 86400.0 + 1, 1e300):
+            with pytest.raises(interlock.InvalidSetting, match="min_hold must be at most"):
+                client.lock("x", min_hold=seconds)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, "text", True, [], [1], [1, "2", 3], {}, {"parties": 2}, {"parties": "2"}, [[1], 2, 3], {"a": None}],
+    ids=str,
+)
+def test_what_another_program_left_in_a_latch_or_a_barrier_is_an_error_of_ours(value: Any) -> None:
+    with interlock.connect(f"memory://{uuid4().hex}") as client:
+        for kind in ("latch", "barrier"):
+            assert drive(Cell(client._core, kind, "x").compare_and_set(0, value))
+        latch, barrier = client.latch("x", 2), client.barrier("x", 2)
+        calls: list[Callable[[], Any]] = [latch.count, latch.count_down, lambda: latch.wait(0)]
+        calls += [lambda: barrier.wait(1), lambda: barrier.n_waiting, lambda: barrier.broken, barrier.abort]
+        for call in calls:
+            with pytest.raises(interlock.StoreUnfit, match="interlock did not write"):
+                call()
+        latch.reset()
+        barrier.reset()
+        assert (latch.count(), barrier.n_waiting) == (2, 0)

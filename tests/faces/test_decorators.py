@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -78,3 +79,39 @@ def test_an_async_lock_refuses_a_plain_function() -> None:
     client = aio.connect("memory://")
     with pytest.raises(TypeError, match="is not a coroutine function"):
         client.lock("x")(lambda: None)  # type: ignore[arg-type, return-value]
+
+
+async def a_body() -> None:
+    raise AssertionError("the body ran")
+
+
+def some_steps() -> Any:
+    yield 1
+
+
+async def async_steps() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("make", [a_body, some_steps, async_steps], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", ["lock", "once"])
+def test_a_function_whose_result_has_yet_to_run_is_refused_when_it_is_called(
+    kind: str, make: Callable[[], Any]
+) -> None:
+    """The body of a coroutine or a generator would run when the lock has long been given back."""
+    with interlock.connect("memory://") as client:
+        decorated = getattr(client, kind)("x")(lambda: make())
+        with pytest.raises(TypeError, match=r"returned an? .*without the lock.* decorate"):
+            decorated()
+        assert not client.lock("x").locked()
+
+    async def main() -> None:
+        async with aio.connect("memory://") as client:
+
+            async def handed_on() -> Any:
+                return make()
+
+            with pytest.raises(TypeError, match=r"returned an? .*without the lock.* decorate"):
+                await getattr(client, kind)("x")(handed_on)()
+
+    asyncio.run(main())

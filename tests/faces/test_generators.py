@@ -417,6 +417,57 @@ def test_an_async_lock_refuses_what_it_would_not_guard(what: str, kind: str) -> 
         made(aio.connect(fresh()), kind)(function)
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "once"])
+def test_a_function_that_a_context_manager_decorates_is_an_ordinary_one(
+    kind: str, client: interlock.Client
+) -> None:
+    class Transaction(contextlib.ContextDecorator):
+        def __enter__(self) -> None:
+            seen.append(held(client))
+
+        def __exit__(self, *error: object) -> None:
+            seen.append(held(client))
+
+    @contextlib.contextmanager
+    def made_of_a_generator() -> Generator[None]:
+        seen.append(held(client))
+        yield
+
+    @made(client, kind)
+    @Transaction()
+    @made_of_a_generator()
+    def pay(amount: int) -> int:
+        return amount
+
+    seen: list[bool] = []
+    assert pay(7) == 7
+    assert seen == [True, True, True]
+    assert not held(client)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "once"])
+def test_an_async_function_that_an_async_context_manager_decorates_is_an_ordinary_one(kind: str) -> None:
+    class Transaction(contextlib.AsyncContextDecorator):
+        async def __aenter__(self) -> None:
+            seen.append(await is_held(client))
+
+        async def __aexit__(self, *error: object) -> None:
+            seen.append(await is_held(client))
+
+    async def main() -> None:
+        @made(client, kind)
+        @Transaction()
+        async def pay(amount: int) -> int:
+            return amount
+
+        async with client:
+            assert await pay(7) == 7
+
+    client, seen = aio.connect(fresh()), list[bool]()
+    asyncio.run(main())
+    assert seen == [True, True]
+
+
 # ---- async -------------------------------------------------------------------------------
 
 

@@ -186,7 +186,7 @@ def test_what_asks_the_store_is_awaited_and_what_asks_nobody_is_not() -> None:
             plain = member in asks_nobody and (name == "RWLock" or member not in ("read", "write"))
             assert awaited != plain, f"{name}.{member}"
     awaited_of_client = {
-        name for name, value in public(aio.Client).items() if inspect.iscoroutinefunction(value)
+        name for name, value in public(aio.Client).items() if asyncio.iscoroutinefunction(value)
     }
     assert awaited_of_client == {"inspect", "evict", "close", "__aenter__", "__aexit__"}
 

@@ -101,7 +101,11 @@ class Losing(Suite):
                 await self.runtime.sleep(ttl)
             finally:
                 holder.resume()
-            checks = {"lease.check()": "LeaseLost", "await got(guard.accept(lease))": "StaleToken"}
+            checks = {
+                "lease.check()": "LeaseLost",
+                "await got(guard.accept(lease))": "LeaseLost",
+                "await got(guard.accept(lease.token))": "StaleToken",
+            }
             for text, kind in checks.items():
                 assert (await refused(Told, partial(holder.tell, text))).kind == kind
 

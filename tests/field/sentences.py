@@ -11,6 +11,7 @@ from tests.field.crowds import Crowds
 from tests.field.ends import Ends
 from tests.field.killed import Killed
 from tests.field.losing import Losing
+from tests.field.repeating import Repeating
 from tests.field.taking import Taking
 
-FIELD: list[type[Suite]] = [Taking, Losing, Crowds, Ends, Killed]
+FIELD: list[type[Suite]] = [Taking, Losing, Crowds, Ends, Killed, Repeating]

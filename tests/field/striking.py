@@ -8,6 +8,7 @@ of (nobody would ever give those back), and how many it knew of.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
@@ -107,15 +108,18 @@ def main() -> None:
             armed = True
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 0.0004))
             way()
+            armed = False  # here, not below: a strike between the two would end the program
         except (KeyboardInterrupt, RuntimeError):  # threading.Event.wait turns some of them into RuntimeError
             struck += 1
         except interlock.StoreUnavailable:  # it struck a client library, which has lost its connection
             struck += 1
-        armed = False
         unknown |= program.unknown()
         held += program.tidy()
     program.client.close()
-    print(struck, len(unknown), held, len(list(program.see.scan())) - 1)
+    print(struck, len(unknown), held, len(list(program.see.scan())) - 1, flush=True)
+    # Python would end with the exit code of Ctrl-C if one of them, caught long ago, had struck while a module was imported
+    # whose source calls exec with a text.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -213,14 +213,13 @@ class PsycopgDesk(Desk):
 
 
 class PsycopgBlockDesk(PsycopgDesk):
-    """psycopg in autocommit mode, with `with connection.transaction():` twice, one in the other."""
+    """psycopg in autocommit mode, with `with connection.transaction():`."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place, autocommit=True)
         self.blocks = ExitStack()
 
     def begin(self) -> None:
-        self.blocks.enter_context(self.connection.transaction())
         self.blocks.enter_context(self.connection.transaction())
 
     def commit(self) -> None:
@@ -235,6 +234,24 @@ class PsycopgBlockDesk(PsycopgDesk):
                 raise Undone
         except Undone:
             pass
+
+
+class PipelineDesk(PsycopgDesk):
+    """psycopg in pipeline mode, where a statement is sent, and its answer read later."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.blocks = ExitStack()
+        self.pipeline = self.blocks.enter_context(self.connection.pipeline())
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        cursor: Any = self.connection.execute(sql)
+        self.pipeline.sync()
+        return [tuple(row.values()) for row in cursor] if cursor.description else []
+
+    def close(self) -> None:
+        self.blocks.close()
+        super().close()
 
 
 class PyMySQLDesk(Desk):
@@ -305,16 +322,13 @@ class SessionDesk(Desk):
 
 
 class ScopedDesk(SessionDesk):
-    """A scoped_session, inside a savepoint."""
+    """A scoped_session."""
 
     def __init__(self, place: Place) -> None:
         from sqlalchemy.orm import scoped_session, sessionmaker
 
         Desk.__init__(self, place)
         self.session = scoped_session(sessionmaker(engine(place.url)))
-
-    def begin(self) -> None:
-        self.session.begin_nested()
 
     def close(self) -> None:
         self.session.remove()
@@ -408,6 +422,7 @@ DESKS: list[tuple[str, type[Desk]]] = [
     ("sqlite", DjangoDesk),
     ("postgresql", PsycopgDesk),
     ("postgresql", PsycopgBlockDesk),
+    ("postgresql", PipelineDesk),
     ("postgresql", SessionDesk),
     ("postgresql", ScopedDesk),
     ("postgresql", ConnectionDesk),

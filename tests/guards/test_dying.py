@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 import interlock
-from interlock import StaleToken, guards
+from interlock import StaleToken, Unsupported, guards
 from tests.guards.desks import (
     PLACES,
     Desk,
@@ -21,6 +23,7 @@ from tests.guards.desks import (
     PsycopgBlockDesk,
     PsycopgDesk,
     PyMySQLDesk,
+    SessionDesk,
     engine,
     psycopg,
 )
@@ -50,7 +53,7 @@ def test_inside_blocks_every_statement_fails_until_the_outermost_ends(
     database: str, kind: type[Desk], tmp_path: Path
 ) -> None:
     desk = shown(kind(PLACES[database](tmp_path)))
-    desk.begin()  # two blocks, one in the other
+    desk.begin()  # with Django two blocks, one in the other
     desk.run(ZERO)
     with pytest.raises(StaleToken):
         guards.sql.guard(desk.session, "account:1", 33)
@@ -59,6 +62,220 @@ def test_inside_blocks_every_statement_fails_until_the_outermost_ends(
     desk.rollback()
     assert desk.balance() == 100
     desk.close()
+
+
+@pytest.mark.parametrize("database", PLACES)
+def test_an_inner_block_of_django_that_undoes_the_guard_ends_the_whole_transaction(
+    database: str, tmp_path: Path
+) -> None:
+    transaction: Any = import_module("django.db.transaction")
+    desk = DjangoDesk(PLACES[database](tmp_path))
+    with pytest.raises(Exception, match="until the end of the 'atomic' block"):
+        with transaction.atomic(using=desk.alias):
+            try:
+                with transaction.atomic(using=desk.alias):
+                    guards.sql.guard(desk.session, "account:1", 34)
+                    raise ValueError("a part of the work failed")
+            except ValueError:
+                pass
+            desk.run(ZERO)  # under no guard any more
+    assert desk.balance() == 100
+    with transaction.atomic(using=desk.alias):
+        with transaction.atomic(using=desk.alias):
+            guards.sql.guard(desk.session, "account:1", 34)
+        desk.run(ZERO)
+    assert desk.balance() == 0
+    desk.close()
+
+
+@pytest.mark.parametrize("when", ["in an inner block", "in a block after a statement", "after a savepoint"])
+def test_psycopg_a_guard_that_a_savepoint_could_undo_is_refused_and_ends_the_transaction(
+    when: str, tmp_path: Path
+) -> None:
+    desk = PsycopgDesk(PLACES["postgresql"](tmp_path), autocommit=when == "in an inner block")
+    with suppress(psycopg.errors.InFailedSqlTransaction, psycopg.errors.InvalidSavepointSpecification):
+        with ExitStack() as blocks:
+            if when == "in an inner block":
+                blocks.enter_context(desk.connection.transaction())
+            desk.run(ZERO)
+            if when == "after a savepoint":
+                desk.run("savepoint mine")
+            else:
+                blocks.enter_context(desk.connection.transaction())
+            with pytest.raises(Unsupported, match="savepoint"):
+                guards.sql.guard(desk.session, "account:1", 34)
+    desk.connection.commit()
+    assert desk.balance() == 100
+    assert not desk.run("select * from interlock_fence")
+    desk.close()
+
+
+ROW: dict[str, Any] = {"table": "account", "where": {"id": 1}}
+
+
+def forms(session: Any, lease: interlock.Lease) -> dict[str, Callable[[], Any]]:
+    """Each form of a guard, in the transaction that `session` is in."""
+    left = guards.sql.Mark("account:1", lease.token, "account", {"id": 1}, "mark", "left")
+    return {
+        "table-wide": lambda: guards.sql.guard(session, lease),
+        "absolute": lambda: guards.sql.guard(session, lease, absolute=True),
+        "row": lambda: guards.sql.guard_row(session, lease, **ROW),
+        "update": lambda: guards.sql.update_row(session, lease, **ROW, changes={"balance": 0}),
+        "mark": lambda: guards.sql.mark(session, lease, **ROW),
+        "marked": lambda: guards.sql.update_marked(session, left, {"balance": 0}),
+    }
+
+
+FORMS = ["table-wide", "absolute", "row", "update", "mark", "marked"]
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[interlock.Lease]:
+    PLACES["postgresql"](tmp_path)  # makes the database
+    with interlock.connect(lock_url("postgresql", tmp_path)) as client, client.lock("account:1") as lease:
+        yield lease
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("savepoint", ["block", "statement"])
+def test_psycopg_no_form_of_a_guard_is_accepted_in_a_savepoint(
+    form: str, savepoint: str, held: interlock.Lease, tmp_path: Path
+) -> None:
+    """A block after the first statement of a transaction is a savepoint, though it is the outermost block."""
+    with closing(PsycopgDesk(PLACES["postgresql"](tmp_path))) as desk:
+        desk.run("update account set mark = 'left'")
+        desk.commit()
+        desk.run("select 1")
+        with suppress(psycopg.errors.InFailedSqlTransaction, psycopg.errors.InvalidSavepointSpecification):
+            with desk.connection.transaction() if savepoint == "block" else nullcontext():
+                desk.run(ZERO)
+                if savepoint == "statement":
+                    desk.run("savepoint mine")
+                with pytest.raises(Unsupported, match="savepoint"):
+                    forms(desk.session, held)[form]()
+        desk.commit()
+        assert desk.balance() == 100
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_psycopg_savepoints_that_have_ended_are_no_reason_to_refuse(
+    form: str, held: interlock.Lease, tmp_path: Path
+) -> None:
+    with closing(PsycopgDesk(PLACES["postgresql"](tmp_path))) as desk:
+        for end in ("release mine", "rollback to mine; release mine"):
+            desk.run("update account set mark = 'left'")
+            desk.run("savepoint mine")
+            desk.run(ZERO)
+            desk.run(end)
+            forms(desk.session, held)[form]()
+            desk.rollback()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("savepoint", ["api", "statement", "in a test case"])
+def test_django_a_savepoint_of_the_program_is_seen_on_postgresql(
+    form: str, savepoint: str, held: interlock.Lease, tmp_path: Path
+) -> None:
+    transaction: Any = import_module("django.db.transaction")
+    with closing(DjangoDesk(PLACES["postgresql"](tmp_path))) as desk:
+        desk.run("update account set mark = 'left'")
+        around = transaction.atomic(using=desk.alias)
+        around._from_testcase = savepoint == "in a test case"
+        with around, transaction.atomic(using=desk.alias):
+            forms(desk.session, held)[form]()
+            transaction.set_rollback(True, using=desk.alias)
+        with around if savepoint == "in a test case" else nullcontext(), suppress(Exception):
+            with transaction.atomic(using=desk.alias):
+                desk.run(ZERO)
+                if savepoint == "statement":
+                    desk.run("savepoint mine")
+                else:
+                    transaction.savepoint(using=desk.alias)
+                with pytest.raises(Unsupported, match="savepoint"):
+                    forms(desk.session, held)[form]()
+        assert desk.balance() == 100
+
+
+@pytest.mark.parametrize("database", PLACES)
+def test_django_a_savepoint_in_an_inner_block_ends_with_the_guard(database: str, tmp_path: Path) -> None:
+    """The block has given its savepoint up, so the program cannot go back to one inside it either."""
+    transaction: Any = import_module("django.db.transaction")
+    with closing(DjangoDesk(PLACES[database](tmp_path))) as desk:
+        with pytest.raises(Exception, match=r"(?i)savepoint"), transaction.atomic(using=desk.alias):
+            with transaction.atomic(using=desk.alias):
+                mine = transaction.savepoint(using=desk.alias)
+                guards.sql.guard(desk.session, "account:1", 34)
+                transaction.savepoint_rollback(mine, using=desk.alias)
+            desk.run(ZERO)
+        assert desk.balance() == 100
+
+
+@pytest.mark.parametrize("database", PLACES)
+def test_sqlalchemy_a_guard_that_a_savepoint_could_undo_is_refused_and_ends_the_transaction(
+    database: str, tmp_path: Path
+) -> None:
+    place = PLACES[database](tmp_path)
+    with Session(engine(place.url)) as session:
+        session.execute(text(ZERO))
+        session.begin_nested()
+        with pytest.raises(Unsupported, match="begin_nested"):
+            guards.sql.guard(session, "account:1", 34)
+        session.commit()
+    with engine(place.url).connect() as connection, connection.begin() as around:
+        connection.execute(text(ZERO))
+        with Session(connection, join_transaction_mode="create_savepoint") as session:
+            with pytest.raises(Unsupported, match="create_savepoint"):
+                guards.sql.guard(session, "account:1", 34)
+        assert not around.is_active
+    with engine(place.url).connect() as connection:
+        connection.execute(text(ZERO))
+        connection.begin_nested()
+        with pytest.raises(Unsupported, match="begin_nested"):
+            guards.sql.guard(connection, "account:1", 34)
+        connection.commit()
+        assert connection.execute(text("select balance from account where id = 1")).scalar_one() == 100
+
+
+def test_a_lease_that_is_known_to_be_lost_ends_the_transaction_as_well(
+    tmp_path: Path, client: interlock.Client
+) -> None:
+    desk = PsycopgDesk(PLACES["postgresql"](tmp_path))
+    with client.lock("account:1") as lease:
+        pass
+    row: Any = {"table": "account", "where": {"id": 1}}
+    for guard in (
+        lambda: guards.sql.guard(desk.session, lease),
+        lambda: guards.sql.guard_row(desk.session, lease, **row),
+        lambda: guards.sql.mark(desk.session, lease, **row),
+    ):
+        desk.run(ZERO)
+        with pytest.raises(interlock.NotHeld):
+            guard()
+        desk.commit()
+        assert desk.balance() == 100
+    desk.close()
+
+
+@pytest.mark.parametrize("kind", [PsycopgDesk, SessionDesk, DjangoDesk])
+def test_a_name_that_is_none_ends_the_transaction_as_well(kind: type[Desk], tmp_path: Path) -> None:
+    nowhere: dict[str, Any] = {"table": "account", "where": {}}
+    odd = guards.sql.Mark("account:1", 34, "a b", {"id": 1}, "mark", "left")
+    mistakes: list[Callable[[Any], Any]] = [
+        lambda session: guards.sql.guard(session, "account:1", 34, table="a b"),
+        lambda session: guards.sql.guard(session, "account:1", 34, absolute=True, claims="a b"),
+        lambda session: guards.sql.guard_row(session, "account:1", 34, **nowhere),
+        lambda session: guards.sql.update_row(session, "account:1", 34, **ROW, changes={"a b": 1}),
+        lambda session: guards.sql.mark(session, "account:1", 34, **nowhere),
+        lambda session: guards.sql.update_marked(session, odd, {}),
+    ]
+    with closing(kind(PLACES["postgresql"](tmp_path))) as desk:
+        for mistake in mistakes:
+            desk.begin()
+            desk.run(ZERO)
+            with pytest.raises(ValueError, match=r"no name|by its key"):
+                mistake(desk.session)
+            desk.commit()
+            assert desk.balance() == 100
 
 
 @pytest.mark.parametrize("database", PLACES)

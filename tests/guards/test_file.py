@@ -13,7 +13,9 @@ import pytest
 
 import interlock
 from interlock import StaleToken, guards
+from interlock.testing.lag import at_most
 from tests.house.source import ROOT, SRC
+from tests.patience import PATIENCE
 
 
 def names(folder: Path) -> set[str]:
@@ -79,6 +81,59 @@ def test_mode_and_symbolic_links_stay(tmp_path: Path) -> None:
     assert fresh.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
+def test_the_umask_of_the_process_is_never_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one for all threads: a file that another makes while it is 0 can be written by everybody."""
+    changed, umask = list[int](), os.umask
+
+    def noting(mask: int) -> int:
+        changed.append(mask)
+        return umask(mask)
+
+    monkeypatch.setattr(os, "umask", noting)
+    guards.file.write(tmp_path / "report.csv", "new", "report", 33)
+    guards.file.write(tmp_path / "report.csv", "newer", "report", 34)
+    assert changed == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs modes")
+@pytest.mark.parametrize(
+    ("mode", "beside"),
+    [(0o600, 0o600), (0o644, 0o600), (0o664, 0o660), (0o666, 0o666), (0o460, 0o660)],
+)
+def test_whoever_may_only_read_a_file_cannot_lock_its_fence(tmp_path: Path, mode: int, beside: int) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text("old")
+    path.chmod(mode)
+    guards.file.write(path, "new", "report", 33)
+    assert stat.S_IMODE((tmp_path / ".report.csv.fence").stat().st_mode) == beside
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs modes")
+def test_the_umask_of_a_program_decides_about_a_new_file_and_who_may_fence_it(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from interlock import guards; os.umask(int(sys.argv[2], 8)); "
+        "guards.file.write(sys.argv[1], 'x', 'report', 33)"
+    )
+    for mask, mode, beside in (("027", 0o640, 0o600), ("002", 0o664, 0o660), ("077", 0o600, 0o600)):
+        path = tmp_path / mask
+        subprocess.run(
+            [sys.executable, "-c", program, path, mask],
+            env={**os.environ, "PYTHONPATH": str(SRC)},
+            check=True,
+        )
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        assert stat.S_IMODE((tmp_path / f".{mask}.fence").stat().st_mode) == beside
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs modes")
+def test_a_reader_that_finds_no_file_shows_its_token_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        guards.file.read(tmp_path / "report.csv", "report", 34)
+    assert not (tmp_path / ".report.csv.fence").stat().st_mode & 0o044
+    with pytest.raises(StaleToken):
+        guards.file.write(tmp_path / "report.csv", "late", "report", 33)
+
+
 def test_many_write_at_once_and_the_highest_token_stands(tmp_path: Path) -> None:
     path, refused = tmp_path / "report.csv", list[int]()
 
@@ -126,6 +181,48 @@ def test_a_writer_does_not_wait_for_ever(tmp_path: Path) -> None:
     guards.file.write(tmp_path / "report.csv", "x", "report", 33)
     with open(tmp_path / ".report.csv.fence", "rb") as stopped:
         fcntl.flock(stopped, fcntl.LOCK_EX)
-        with pytest.raises(interlock.StoreUnavailable, match=r"0\.05 s"):
+        with pytest.raises(interlock.StoreUnavailable, match="50 ms"):
             guards.file.write(tmp_path / "report.csv", "y", "report", 34, timeout=0.05)
     assert names(tmp_path) == {"report.csv", ".report.csv.fence"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
+def test_a_fence_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    """In a folder of another user, who would choose which file is made or overwritten with the rights of the writer."""
+    victim = tmp_path / "victim"
+    (tmp_path / ".report.csv.fence").symlink_to(victim)
+    victim.write_text("")
+    with pytest.raises(interlock.StoreUnfit, match="symbolic link"):
+        guards.file.write(tmp_path / "report.csv", "x", "report", 33)
+    assert victim.read_text() == ""
+    victim.unlink()
+    with pytest.raises(interlock.StoreUnfit, match="symbolic link"):
+        guards.file.write(tmp_path / "report.csv", "x", "report", 33)
+    assert names(tmp_path) == {".report.csv.fence"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs FIFOs")
+@pytest.mark.parametrize("odd", ["fifo", "folder"])
+@pytest.mark.parametrize("name", ["report.csv", ".report.csv.fence"])
+def test_what_is_not_a_regular_file_is_refused_and_nobody_waits_for_it(
+    tmp_path: Path, name: str, odd: str
+) -> None:
+    make = os.mkfifo if odd == "fifo" else os.mkdir
+    make(tmp_path / name)
+    with pytest.raises(interlock.StoreUnfit, match="regular file"):
+        guards.file.write(tmp_path / "report.csv", "x", "report", 33)
+    with at_most(PATIENCE), pytest.raises(interlock.StoreUnfit, match="regular file"):
+        guards.file.read(tmp_path / "report.csv", "report", 33)
+    assert names(tmp_path) == {name}
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="needs root")
+def test_a_file_that_root_replaces_keeps_its_owner_and_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text("old")
+    os.chown(path, 1234, 1235)
+    path.chmod(0o2640)
+    guards.file.write(path, "new", "report", 33)
+    kept, beside = path.stat(), (tmp_path / ".report.csv.fence").stat()
+    assert (kept.st_uid, kept.st_gid, stat.S_IMODE(kept.st_mode)) == (1234, 1235, 0o2640)
+    assert (beside.st_uid, beside.st_gid) == (1234, 1235)  # or its owner could not write any more

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import redis
 import redis.asyncio
+import redis.backoff
+import redis.retry
+import valkey
+import valkey.asyncio as valkey_asyncio
+from valkey.exceptions import ValkeyClusterException
 
 import interlock
-from interlock import StaleToken, guards
+from interlock import StaleToken, StoreUnavailable, StoreUnfit, guards
 from tests.redis.clusters import alone
+from tests.redis.proxy import Proxy, proxied
+from tests.redis.sentinels import watched
 from tests.redis.server import Server, running
 
 
@@ -116,8 +124,146 @@ def test_the_wrong_kind_of_client_is_refused(client: Any) -> None:
         guards.redis.Guard("redis://localhost")
     with pytest.raises(ValueError, match="#!"):
         guards.redis.Guard(client).eval("r", "#!lua\nreturn 1", token=1)
-    with pytest.raises(ValueError, match="remember"):
-        guards.redis.Guard(client, remember=0)
+    for seconds in (0, float("inf"), float("nan"), 1e30):
+        with pytest.raises(ValueError, match="remember"):
+            guards.redis.Guard(client, remember=seconds)
+
+
+def test_a_pipeline_is_refused_because_it_answers_too_late(client: Any) -> None:
+    with pytest.raises(TypeError, match="pipeline"):
+        guards.redis.Guard(client.pipeline())
+    with pytest.raises(TypeError, match="pipeline"):
+        guards.redis.AsyncGuard(redis.asyncio.Redis().pipeline())
+
+
+@pytest.mark.parametrize("value", ["text", "", "12 monkeys", ["a list"]])
+def test_a_key_of_tokens_that_holds_something_else_is_left_alone(client: Any, value: Any) -> None:
+    guard = guards.redis.Guard(client)
+    key = guard.key("r")
+    client.rpush(key, *value) if isinstance(value, list) else client.set(key, value)
+    with pytest.raises(StoreUnfit, match="no token"):
+        guard.execute("r", "SET", "a", 1, token=1)
+    assert client.get("a") is None
+    assert client.type(key) in ((b"list", "list") if isinstance(value, list) else (b"string", "string"))
+
+
+def repeating(library: Any, kind: Any, port: int, **settings: Any) -> Any:
+    """A client that would send a request again after a lost reply, as those of redis-py 6 and later do."""
+    retry = library.retry.Retry(library.backoff.NoBackoff(), 3)
+    return kind(port=port, retry=retry, retry_on_error=[library.ConnectionError], **settings)
+
+
+def a_lost_reply(guard: guards.redis.Guard, proxy: Proxy, key: str = "n") -> None:
+    """A write whose reply is lost is done once, its caller is told so, and the next one is done as ever."""
+    writes: list[Callable[[], Any]] = [
+        lambda: guard.execute("r", "INCRBY", key, 1, token=5),
+        lambda: guard.eval("r", "return redis.call('incr', KEYS[1])", [key], token=5),
+    ]
+    for done, write in zip((1, 3), writes, strict=True):
+        # The server knows the script from here on, and the connection is made: the next reply is the write's.
+        assert write() == done
+        proxy.cuts = 1
+        with pytest.raises(StoreUnavailable, match="may have been applied"):
+            write()
+    assert guard.execute("r", "GET", key, token=5) in (b"4", "4")
+
+
+@pytest.mark.parametrize("library", [redis, valkey])
+@pytest.mark.parametrize("alone", [False, True], ids=["pool", "one connection"])
+def test_a_write_whose_reply_is_lost_is_not_sent_again(server: Server, library: Any, alone: bool) -> None:
+    kind = library.Redis if library is redis else library.Valkey
+    with proxied(server.port) as proxy:
+        with repeating(library, kind, proxy.port, single_connection_client=alone) as client:
+            client.flushall()
+            a_lost_reply(guards.redis.Guard(client), proxy)
+
+
+def test_a_write_whose_reply_is_lost_is_not_sent_again_by_a_client_of_sentinels() -> None:
+    with watched() as sentinels, proxied(sentinels.master().port) as proxy:
+        service: Any = redis.Sentinel(sentinels.addresses())
+        # The address of the master, as the sentinels would tell it if the proxy stood before it.
+        service.discover_master = lambda _: ("127.0.0.1", proxy.port)
+        retry = redis.retry.Retry(redis.backoff.NoBackoff(), 3)
+        with service.master_for("any", retry=retry) as client:
+            a_lost_reply(guards.redis.Guard(client), proxy)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "async_cluster"),
+    [
+        (redis.RedisCluster, redis.asyncio.RedisCluster),
+        (valkey.ValkeyCluster, valkey_asyncio.ValkeyCluster),
+    ],
+    ids=["redis", "valkey"],
+)
+def test_a_write_whose_reply_is_lost_is_not_sent_again_to_a_cluster(cluster: Any, async_cluster: Any) -> None:
+    with alone() as node, proxied(node.port) as proxy:
+        remap: Any = {"address_remap": lambda _: ("127.0.0.1", proxy.port)}  # pyright: ignore[reportUnknownLambdaType]
+        with cluster(host="127.0.0.1", port=proxy.port, **remap) as client:
+            a_lost_reply(guards.redis.Guard(client), proxy, "n{r}")
+
+        async def main() -> None:
+            async with async_cluster(host="127.0.0.1", port=proxy.port, **remap) as client:
+                guard = guards.redis.AsyncGuard(client)
+                assert await guard.execute("s", "INCRBY", "n{s}", 1, token=5) == 1
+                proxy.cuts = 1
+                with pytest.raises(StoreUnavailable, match="may have been applied"):
+                    await guard.execute("s", "INCRBY", "n{s}", 1, token=5)
+                # A client that has lost a node closes its connections only if it has looked for it again; that
+                # of valkey-py does not find the only node.
+                with suppress(ValkeyClusterException):
+                    await client.initialize()
+            with redis.Redis(port=node.port) as direct:
+                assert direct.get("n{s}") == b"2"
+
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("library", [redis, valkey])
+def test_a_write_of_asyncio_whose_reply_is_lost_is_not_sent_again(server: Server, library: Any) -> None:
+    kind = redis.asyncio.Redis if library is redis else valkey_asyncio.Valkey
+
+    async def main() -> None:
+        name = uuid4().hex
+        with proxied(server.port) as proxy:
+            retry = library.asyncio.retry.Retry(library.backoff.NoBackoff(), 3)
+            async with kind(port=proxy.port, retry=retry) as client:
+                guard = guards.redis.AsyncGuard(client)
+                assert await guard.execute(name, "INCRBY", name, 1, token=5) == 1
+                proxy.cuts = 1
+                with pytest.raises(StoreUnavailable, match="may have been applied"):
+                    await guard.execute(name, "INCRBY", name, 1, token=5)
+                assert await guard.execute(name, "GET", name, token=5) == b"2"
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_not_there_has_had_no_effect(server: Server) -> None:
+    with proxied(server.port) as proxy:
+        port = proxy.port
+    with redis.Redis(port=port) as client:
+        with pytest.raises(interlock.StoreUnavailable) as failure:
+            guards.redis.Guard(client).execute("r", "INCR", "n", token=5)
+    assert "may have been applied" not in str(failure.value)
+
+
+def test_a_wrong_password_is_not_a_lost_reply(server: Server) -> None:
+    with redis.Redis(port=server.port, username="nobody", password="wrong") as client:
+        with pytest.raises(StoreUnfit, match="password"):
+            guards.redis.Guard(client).execute("r", "INCR", "n", token=5)
+
+
+def test_a_connection_goes_back_to_the_pool_also_after_a_refusal(server: Server) -> None:
+    pool = redis.ConnectionPool(port=server.port, max_connections=1)
+    with redis.Redis(connection_pool=pool) as client:
+        guard, name = guards.redis.Guard(client), uuid4().hex
+        client.set(name, "text")
+        for _ in range(3):
+            with pytest.raises(redis.ResponseError):
+                guard.execute(name, "INCR", name, token=5)
+            with pytest.raises(StaleToken):
+                guard.execute(name, "GET", name, token=4)
+        assert client.get(name) == b"text"
 
 
 def test_asyncio(server: Server) -> None:

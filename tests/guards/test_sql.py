@@ -203,6 +203,19 @@ class TestMarks:
         leave(desk)
         assert [open_desk().balance(account) for account in (1, 2)] == [60, 100]
 
+    def test_a_stale_holder_cannot_mark_over_a_later_one(self, open_desk: OpenDesk) -> None:
+        desk = open_desk()
+        late = self.mark(desk, 100)
+        desk.begin()
+        with pytest.raises(StaleToken) as refusal:
+            guards.sql.mark(desk.session, "account:1", 99, table="account", where={"id": 1})
+        assert (refusal.value.token, refusal.value.accepted) == (99, 100)
+        leave(desk)
+        desk.begin()
+        guards.sql.update_marked(desk.session, late, {"balance": 70})
+        desk.commit()
+        assert open_desk().balance() == 70
+
     def test_a_mark_serves_one_change(self, open_desk: OpenDesk) -> None:
         desk = open_desk()
         mark = self.mark(desk, 33)

@@ -37,6 +37,20 @@ async def of_psycopg(place: Place) -> AsyncIterator[tuple[Any, Run]]:
 
 
 @asynccontextmanager
+async def of_psycopg_pipelines(place: Place) -> AsyncIterator[tuple[Any, Run]]:
+    """In pipeline mode a statement is sent, and its answer read later."""
+    async with await psycopg.AsyncConnection.connect(**place.settings) as connection:
+        async with connection.pipeline() as pipeline:
+
+            async def run(sql: str) -> Any:
+                cursor = await connection.execute(sql)
+                await pipeline.sync()
+                return await cursor.fetchone() if cursor.description else None
+
+            yield connection, run
+
+
+@asynccontextmanager
 async def of_psycopg_blocks(place: Place) -> AsyncIterator[tuple[Any, Run]]:
     async with await psycopg.AsyncConnection.connect(**place.settings, autocommit=True) as connection:
 
@@ -44,7 +58,7 @@ async def of_psycopg_blocks(place: Place) -> AsyncIterator[tuple[Any, Run]]:
             cursor: Any = await connection.execute(sql)
             return await cursor.fetchone() if cursor.description else None
 
-        async with connection.transaction(), connection.transaction():
+        async with connection.transaction():
             yield connection, run
 
 
@@ -93,6 +107,7 @@ async def of_connection(place: Place) -> AsyncIterator[tuple[Any, Run]]:
 KINDS = [
     ("postgresql", of_psycopg),
     ("postgresql", of_psycopg_blocks),
+    ("postgresql", of_psycopg_pipelines),
     ("postgresql", of_session),
     ("postgresql", of_connection),
     ("mariadb", of_aiomysql),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
@@ -18,13 +19,16 @@ import interlock
 from interlock import Unsupported, guards
 from interlock._core.drive import drive
 from interlock.guards.sql import checks
+from interlock.guards.sql.dbapi import MySQLTransaction
 from tests.guards.desks import (
     PLACES,
+    Desk,
     DjangoDesk,
     Place,
     PlainSQLiteDesk,
     PsycopgDesk,
     PyMySQLDesk,
+    SessionDesk,
     psycopg,
     pymysql,
 )
@@ -69,6 +73,16 @@ class TestAutocommit:
         self.refused(desk.session)
         desk.close()
 
+    def test_a_pipeline_of_psycopg_without_a_transaction_is_refused(self, tmp_path: Path) -> None:
+        """Its statements share a transaction until somebody waits for an answer, as a guard must."""
+        desk = PsycopgDesk(PLACES["postgresql"](tmp_path), autocommit=True)
+        with desk.connection.pipeline():
+            desk.connection.execute("select 1")
+            self.refused(desk.session)
+            with desk.connection.transaction():
+                guards.sql.guard(desk.session, "account:1", 33)
+        desk.close()
+
     def test_a_connection_of_pymysql_is_refused(self, tmp_path: Path) -> None:
         desk = PyMySQLDesk(PLACES["mariadb"](tmp_path), autocommit=True)
         self.refused(desk.session)
@@ -82,6 +96,33 @@ class TestAutocommit:
             self.refused(connection)
         with create_engine(place.url, poolclass=NullPool).connect() as connection:
             self.refused(connection.execution_options(isolation_level="AUTOCOMMIT"))
+
+    def test_a_driver_in_autocommit_below_sqlalchemy_is_refused(self, place: Place) -> None:
+        settings: dict[str, Any] = (
+            {"isolation_level": None} if place.dialect == "sqlite" else {"autocommit": True}
+        )
+        connect: dict[str, Callable[[], Any]] = {
+            "sqlite": lambda: sqlite3.connect(**place.settings, **settings),
+            "postgresql": lambda: psycopg.connect(**place.settings, **settings),
+            "mysql": lambda: pymysql.connect(**place.settings, **settings, ssl_disabled=True),
+        }
+        engine = create_engine(place.url, creator=connect[place.dialect], poolclass=NullPool)
+        with Session(engine) as session:
+            self.refused(session)
+        with engine.connect() as connection:
+            self.refused(connection)
+
+    def test_a_transaction_that_the_program_begins_below_sqlalchemy_is_one(self, tmp_path: Path) -> None:
+        """SQLAlchemy's pages show how to begin by hand on SQLite."""
+        place = PLACES["sqlite"](tmp_path)
+        engine = create_engine(
+            place.url, creator=lambda: sqlite3.connect(**place.settings, isolation_level=None)
+        )
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("begin immediate"))
+        with Session(engine) as session:
+            guards.sql.guard(session, "account:1", 33)
+            session.commit()
+        engine.dispose()
 
     def test_django_outside_atomic_is_refused(self, place: Place) -> None:
         desk = DjangoDesk(place)
@@ -171,6 +212,62 @@ class TestLeases:
         assert shown == ["a", "b", "a", "b"]
         connection.rollback()
         connection.close()
+
+
+class TestEngines:
+    """MariaDB has kinds of tables that neither lock a row until the commit nor roll anything back."""
+
+    @pytest.fixture(params=[PyMySQLDesk, SessionDesk, DjangoDesk])
+    def desk(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+        desk: Desk = request.param(PLACES["mariadb"](tmp_path))
+        desk.run("drop table if exists loose")
+        yield desk
+        desk.rollback()
+        desk.run("drop table if exists loose")
+        desk.close()
+
+    def refused(self, desk: Desk, guard: Callable[[], Any]) -> None:
+        desk.commit()
+        desk.begin()
+        with pytest.raises(Unsupported, match=r"loose: its engine [A-Za-z]+ has no transactions"):
+            guard()
+        desk.rollback()
+
+    @pytest.mark.parametrize("engine", ["MyISAM", "Aria", "MEMORY"])
+    def test_a_row_of_a_table_without_transactions_is_refused(self, desk: Desk, engine: str) -> None:
+        desk.run(
+            "create table loose (id int primary key, token bigint not null default 0, mark varchar(60)) "
+            f"engine={engine}"
+        )
+        desk.run("insert into loose (id, mark) values (1, 'left')")
+        row: dict[str, Any] = {"table": "loose", "where": {"id": 1}}
+        self.refused(desk, lambda: guards.sql.guard_row(desk.session, "account:1", 33, **row))
+        self.refused(desk, lambda: guards.sql.mark(desk.session, "account:1", 33, **row))
+        mark = guards.sql.Mark("account:1", 33, "bank.loose", {"id": 1}, "mark", "left")
+        self.refused(desk, lambda: guards.sql.update_marked(desk.session, mark, {}))
+
+    def test_a_fence_table_without_transactions_is_refused(self, desk: Desk) -> None:
+        desk.run(
+            "create table loose (resource varbinary(900) primary key, token bigint not null) engine=MyISAM"
+        )
+        self.refused(desk, lambda: guards.sql.guard(desk.session, "account:1", 33, table="loose"))
+
+    def test_a_connection_asks_once_for_each_table(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+        execute = MySQLTransaction.execute
+
+        async def counted(self: Any, sql: str, parameters: Any) -> Any:
+            asked.append(sql)
+            return await execute(self, sql, parameters)
+
+        monkeypatch.setattr(MySQLTransaction, "execute", counted)
+        with closing(PyMySQLDesk(PLACES["mariadb"](tmp_path))) as desk:
+            for token in (33, 34, 35):
+                guards.sql.guard(desk.session, "account:1", token)
+                desk.commit()
+        assert sum("information_schema" in sql for sql in asked) == 1
 
 
 @pytest.mark.parametrize("kind", ["UniqueViolation", "DuplicateTable", "DuplicateObject"])

@@ -94,6 +94,8 @@ class Worker:
             if lease is None:
                 continue
             try:
+                if self.job.form == "absolute":
+                    lease.renew()  # from here on the store knows its token, which is all that the guard is given
                 for _ in range(min(BATCH, self.job.transfers - self.report.committed)):
                     self._pause()
                     self._transfer(lease)
@@ -167,7 +169,9 @@ def claims_of(client: interlock.Client) -> str | None:
 def retried(error: Exception) -> bool:
     """Whether a program would run its transaction again after this error: a deadlock, or a lock that was not got in time."""
     words = str(error).lower()
-    return any(word in words for word in ("deadlock", "lock wait", "locked", "did not answer", "serialize"))
+    return any(
+        word in words for word in ("deadlock", "lock wait", "locked", "did not answer", "serialize", "again")
+    )
 
 
 @dataclass(frozen=True)

@@ -156,3 +156,45 @@ def test_another_interpreter_that_is_not_there_is_said_to_be_missing() -> None:
     told = dev("test", "--python", "python2.3")
     assert told.returncode == 1
     assert "python2.3 is not installed" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "passed_on"),
+    [
+        (["tests/unit"], ["tests/unit"]),
+        (["tests/unit/test_who.py::test_x"], ["tests/unit/test_who.py::test_x"]),
+        (["--quick", "tests/cli"], ["-m", "not server and not slow", "tests/cli"]),
+    ],
+)
+def test_a_path_is_run_exactly_and_nothing_is_installed_for_it(
+    args: list[str], passed_on: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = loaded()
+    called: list[list[str]] = []
+
+    def call(argv: list[str]) -> int:
+        called.append(argv[3:])
+        return 0
+
+    monkeypatch.setattr(dev, "make_environment", lambda: None)
+    monkeypatch.setattr(dev, "debian_packages", lambda names, why: pytest.fail(f"installs {names}"))
+    monkeypatch.setattr(dev, "installed", lambda program: False)
+    monkeypatch.setattr(dev, "call", call)
+    assert dev.test(args) == 0
+    assert called == [passed_on]
+
+
+def test_quick_without_a_path_stays_in_the_folders_that_need_no_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dev = loaded()
+    called: list[list[str]] = []
+
+    def call(argv: list[str]) -> int:
+        called.append(argv[3:])
+        return 0
+
+    monkeypatch.setattr(dev, "make_environment", lambda: None)
+    monkeypatch.setattr(dev, "call", call)
+    assert dev.test(["--quick", "-k", "ttl"]) == 0
+    assert called == [[*dev.NO_SERVER, *dev.QUICK_FOLDERS, "-k", "ttl"]]

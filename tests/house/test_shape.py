@@ -43,3 +43,16 @@ def test_a_module_is_named_after_its_noun(name: str) -> None:
 def test_a_long_function_explains_itself(path: Path) -> None:
     long = list(long_functions(path))
     assert not long, "\n".join(["", *long, f'cut it, or say why it is one thing: "{EXCUSE} ..."'])
+
+
+OF_ALL_THREADS = {
+    "umask": "files that other threads make meanwhile get its mode; give a mode to the call that makes the file",
+    "makedirs": "its mode is that of the last folder only, and the umask decides about the others; make each one",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_umask_of_the_process_is_neither_changed_nor_relied_on(name: str) -> None:
+    called = {node.attr for node in ast.walk(parse(MODULES[name])) if isinstance(node, ast.Attribute)}
+    found = [f"{name}: {word}: {why}" for word, why in OF_ALL_THREADS.items() if word in called]
+    assert not found, "\n".join(found)

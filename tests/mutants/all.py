@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import core, etcd, meetings, sessions, sqlite, transports, zookeeper
+from tests.mutants import core, etcd, guards, meetings, sessions, sqlite, transports, zookeeper
 
 MUTANTS = [
     *core.MUTANTS,
@@ -12,4 +12,5 @@ MUTANTS = [
     *zookeeper.MUTANTS,
     *etcd.MUTANTS,
     *transports.MUTANTS,
+    *guards.MUTANTS,
 ]

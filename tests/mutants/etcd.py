@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, Tests, mutant
+from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
 CLAIMING = "backends/etcd/algorithm/claiming.py"
 SESSIONS = "backends/etcd/algorithm/sessions.py"
@@ -20,16 +20,100 @@ def crowds(names: str) -> Tests:
 
 MUTANTS: list[Mutant] = [
     mutant(
+        "etcd: a lease that an earlier try has made is taken for a stranger's",
+        "a caller is told that the store is unfit because an answer was lost",
+        Code(
+            "backends/etcd/algorithm/keeping.py",
+            "grant_lease",
+            "if not unsure:\n    raise",
+            "raise",
+        ),
+        tests=Tests("tests/etcd/test_lost_answers.py", "grant_was_not_answered"),
+    ),
+    mutant(
+        "etcd: a write whose answer was lost is sent again in silence",
+        "three times one more makes four",
+        Code(
+            "backends/etcd/algorithm/registers.py",
+            "_write",
+            "side.txn(txn([modified_at(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=False)",
+            "side.txn(txn([modified_at(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=True)",
+        ),
+        tests=Tests("tests/etcd/test_lost_answers.py", "a_write_whose_answer"),
+    ),
+    mutant(
+        "etcd: a repeated eviction does not know its own work",
+        "an operator is told that the eviction met nobody",
+        Code(
+            "backends/etcd/algorithm/inspection.py",
+            "_removed",
+            "return answer.succeeded or bool(answer.ranged(0).kvs)",
+            "return answer.succeeded",
+        ),
+        tests=Tests("tests/etcd/test_lost_answers.py", "names_its_victim"),
+    ),
+    mutant(
+        "etcd: a guarded write does not depend on what its call has seen",
+        "a late copy puts an old value over a newer one",
+        Code(
+            "guards/etcd.py",
+            "_Guard._write",
+            "request = messages.txn([seen], writes, [messages.get_op(look)])",
+            "request = messages.txn([], writes, [messages.get_op(look)])",
+        ),
+        tests=Tests("tests/etcd/test_lost_answers.py", "newer_one"),
+    ),
+    mutant(
+        "etcd: every caller logs in by itself",
+        "a server that hashes a hundred passwords renews no lease",
+        Code(
+            "backends/etcd/transport/credentials.py",
+            "Credentials.take_lead",
+            "if now < self._busy_until:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_login.py", "many_tasks"),
+    ),
+    mutant(
+        "etcd: the refusal of a watch is dropped",
+        "a waiter whose token has expired looks every 5 s",
+        Code("backends/etcd/wire/watching.py", "WatchStream.on_message", "self._refused()", "pass"),
+        tests=Tests("tests/etcd/test_login.py", "names_no_watch"),
+    ),
+    mutant(
+        "etcd: nobody watches the session",
+        "a holder whose lease was revoked believes in it until its next renewal",
+        Code("backends/etcd/algorithm/renewing.py", "renew", "watch_session(side, session)", "pass"),
+        tests=Tests("tests/etcd/test_session_watch.py", "a_holder_whose_lease"),
+    ),
+    mutant(
+        "etcd: a renewal removes the key of its session",
+        "the watch for the end of the session wakes with every renewal",
+        Code(
+            "backends/etcd/algorithm/renewing.py",
+            "_tidy",
+            "known = {side.keys.session(session.lease), *(own.key for _, own in side.sessions.claims_of(session))}",
+            "known = {*(own.key for _, own in side.sessions.claims_of(session))}",
+        ),
+        tests=Tests("tests/etcd/test_session_watch.py", "stays"),
+    ),
+    mutant(
         "etcd: a release deletes whatever stands at its key",
         "a release that arrives late removes the next holder's claim, and two hold the lock",
-        (CLAIMING, 'compared(created_at(mine, created)) if created else b""', 'b""'),
+        Code(
+            CLAIMING,
+            "_removal",
+            "compare = compared(created_at(mine, created)) if created else b''",
+            "compare = b''",
+        ),
         tests=reused("arrives_twice"),
     ),
     mutant(
         "etcd: whatever stands at its key is the claim itself",
         "a claim takes what an earlier request left for its own, with a token that was used before",
-        (
+        Code(
             "backends/etcd/algorithm/view.py",
+            "View.own",
             "return found if found is not None and found.claim_id == id else None",
             "return found",
         ),
@@ -38,107 +122,219 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: a key is used again whether or not its requests were answered",
         "a request that arrives late meets the next claim at that key",
-        (SESSIONS, "again=again and own.answered", "again=again"),
+        Code(
+            SESSIONS,
+            "Sessions.leave",
+            "self._names.free(own.name, again=again and own.answered)",
+            "self._names.free(own.name, again=again)",
+        ),
         tests=reused("without_an_answer"),
     ),
     mutant(
         "etcd: an old revision is believed after a claim had no answer",
         "a claim that entered anew is not removed by its release, and nobody can lock until its client ends",
-        (SESSIONS, "own.answered, own.created = False, 0", "own.answered = False"),
+        Code(
+            SESSIONS,
+            "Sessions.leave_unanswered",
+            "own.answered, own.created = (False, 0)",
+            "own.answered = False",
+        ),
         tests=reused("entered_anew"),
     ),
     mutant(
         "etcd: a renewal removes what it does not know without comparing",
         "the next holder's claim is removed, if it came between the look and the removal",
-        (CLAIMING, "txn([created_at(key, found.created)], [delete_op(key)])", "txn([], [delete_op(key)])"),
+        Code(
+            CLAIMING,
+            "withdraw",
+            "await side.txn(txn([created_at(key, found.created)], [delete_op(key)]), deadline)",
+            "await side.txn(txn([], [delete_op(key)]), deadline)",
+        ),
         tests=reused("compared_in_the_same_step"),
     ),
     mutant(
         "etcd: a renewal removes what it does not know without a look",
         "a claim that entered after the keys were listed is removed",
-        (CLAIMING, "if found.lease == session.lease and (own is None or own.key != key):", "if found:"),
+        Code(
+            CLAIMING,
+            "withdraw",
+            "if found.lease == session.lease and (own is None or own.key != key):\n    ...",
+            "if found:\n    ...",
+        ),
         tests=reused("looked_at_first or in_another_now"),
     ),
     mutant(
         "etcd: any deletion of the key ahead is the end of the claim ahead",
         "a waiter at a member that lags behind gets in beside the holder",
-        (
+        Code(
             "backends/etcd/algorithm/waiting.py",
-            "if group.hit[group.numbers[1]] <= place.created:",
-            "if False:",
+            "_told",
+            "if group.hit[group.numbers[1]] <= place.created:\n    ...",
+            "if False:\n    ...",
         ),
         tests=reused("lets_nobody_in"),
     ),
     mutant(
         "etcd: a list of keys counts for claims that came after it",
         "a holder that was evicted is told that its lease was renewed",
-        (
+        Code(
             "backends/etcd/algorithm/renewing.py",
-            "len(renewals) >= BULK and newest <= session.listed",
-            "len(renewals) >= BULK",
+            "renew",
+            "bulk = len(renewals) >= BULK and newest <= session.listed",
+            "bulk = len(renewals) >= BULK",
         ),
         tests=reused("list_of_keys"),
     ),
     mutant(
         "etcd: a claim that is asked for is forgotten because it was gone",
         "a waiter enters again and gets in, and the next renewal removes its key as nobody's",
-        (SESSIONS, "own.answered and not own.asking and", "own.answered and"),
+        Code(
+            SESSIONS,
+            "Sessions.leave_removed",
+            (
+                "if own is not None and own.answered and (not own.asking) and (own.entered <= listed):\n"
+                "    ..."
+            ),
+            "if own is not None and own.answered and (own.entered <= listed):\n    ...",
+        ),
         tests=reused("asked_for_again"),
     ),
     mutant(
         "etcd: a member counts that has not seen those ahead enter",
         "the first waiter of a crowd is let in beside the holder, by a member that lags behind",
-        (
-            WAITING,
-            "if answer.revision >= place.created:\n            break  # it has seen",
-            "if True:\n            break  # it has seen",
-        ),
+        Code(WAITING, "_look_ahead", "if answer.revision >= place.created:\n    ...", "if True:\n    ..."),
         tests=crowds("has_not_seen"),
     ),
     mutant(
         "etcd: whoever was read last was ahead of nobody",
         "a claim that has just entered a long queue counts as the first of it",
-        (CROWDS, "front.listed[front.start : place]", "front.listed[:0]"),
+        Code(
+            CROWDS,
+            "Crowd.ahead_of",
+            "return [one for one in front.listed[front.start:place] if one[0] not in front.gone]",
+            "return [one for one in front.listed[:0] if one[0] not in front.gone]",
+        ),
         tests=crowds("front_of_a_queue"),
     ),
     mutant(
         "etcd: a claim that stands elsewhere is still waited for",
         "the waiters of a client wait for each other, for ever",
-        (SESSIONS, "if own is not None and own.created == first[0]:", "if own is not None:"),
+        Code(
+            SESSIONS,
+            "Sessions.behind_ours",
+            "if own is not None and own.created == first[0]:\n    ...",
+            "if own is not None:\n    ...",
+        ),
         tests=crowds("holds_up_nobody"),
     ),
     mutant(
         "etcd: the next of a crowd is not woken",
         "a lock lies idle although many wait for it",
-        (CROWDS, "for woken in (id, *(first for _, first in self._order[:1])):", "for woken in (id,):"),
+        Code(
+            CROWDS,
+            "Crowd.leave",
+            "for woken in (id, *(first for _, first in self._order[:1])):\n    ...",
+            "for woken in (id,):\n    ...",
+        ),
         tests=crowds("is_woken"),
     ),
     mutant(
         "etcd: a reader looks at the keys before those of readers alone",
         "a reader is let in beside another program's lock",
-        (
+        Code(
             "backends/etcd/algorithm/view.py",
-            "for part in ((first, readers), (behind, end))",
-            "for part in ((first, readers), (first, readers))",
+            "writers",
+            "return [get_op(get(*part, serializable=serializable, max_create=max_create)) for part in ((first, readers), (behind, end))]",
+            "return [get_op(get(*part, serializable=serializable, max_create=max_create)) for part in ((first, readers), (first, readers))]",
         ),
         tests=crowds("stranger"),
     ),
     mutant(
         "etcd: every claim of a crowd is sent at once",
         "a thousand claims bury the server, and leases are lost",
-        ("backends/etcd/wire/http2.py", "if patient and len(self._streams) >= CROWD:", "if False:"),
+        Code(
+            "backends/etcd/wire/http2.py",
+            "Connection.request",
+            "if patient and len(self._streams) >= CROWD:\n    ...",
+            "if False:\n    ...",
+        ),
         tests=Tests("tests/etcd/test_http2.py", "patient"),
     ),
     mutant(
         "etcd: a connected caller waits for connect_timeout",
-        "an acquire with 0.3 s takes as long as connecting may take, when its member fails",
-        ("backends/etcd/algorithm/side.py", "min(extra, max(AGAIN, AS_BEFORE * transport.took))", "extra"),
-        tests=Tests("tests/etcd/test_deadlines.py", "connected_caller"),
+        "an acquire with a timeout of 0.3 s takes 5 s when its member fails",
+        Code(
+            "backends/etcd/algorithm/side.py",
+            "Side._to_connect",
+            "if not took:\n    ...",
+            "if True:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_deadlines.py", "connect_timeout or hangs"),
+    ),
+    mutant(
+        "etcd: a member that serves none of many short calls is never left",
+        "whoever tries for half a second at a time, at a member that is cut off or behind a balancer",
+        Code(
+            "backends/etcd/transport/line.py",
+            "Line.note_request",
+            "if self.asked <= self.served:\n    self.asked = now",
+            "self.asked = now",
+        ),
+        tests=Tests("tests/etcd/test_partition.py", "short_calls"),
+    ),
+    mutant(
+        "etcd: any length of a message is believed",
+        "a rogue server takes all memory of the program",
+        Code(
+            "backends/etcd/wire/grpc.py",
+            "Call.on_data",
+            "if end - at >= 5 and after - at > LARGEST_MESSAGE:\n    ...",
+            "if end - at >= 5 and False:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_hostile.py", "a_long_message"),
+    ),
+    mutant(
+        "etcd: the keeper does not repeat that a claim was let in",
+        "the next waiter of a semaphore sleeps for a minute beside a free permit",
+        Code(
+            "backends/etcd/algorithm/renewing.py",
+            "renew",
+            "if side.sessions.let_in:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_let_in.py", "keeper"),
+    ),
+    mutant(
+        "etcd: the confirmation of a closed watch counts as a refusal",
+        "a waiter of a semaphore is told that the store is not available",
+        Code(
+            "backends/etcd/wire/watching.py",
+            "WatchStream.on_message",
+            "if answer.cancelled and (not 0 < answer.number < self._next):\n    ...",
+            "if answer.cancelled and answer.number not in self._groups:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_login.py", "confirms_a_cancelled"),
+    ),
+    mutant(
+        "etcd: a grpc-proxy is taken for a member",
+        "every lease lapses after its ttl",
+        Code(
+            "backends/etcd/transport/cluster.py",
+            "ClusterTransport._check_no_proxy",
+            "if CANCELLED in str(error):\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_proxy.py", "one_sentence"),
     ),
     mutant(
         "etcd: a member that was slow once is far away for ever",
         "every call on that connection may be late by as much",
-        ("backends/etcd/transport/line.py", "if 2 * (now - sent) < self.least:", "if False:"),
+        Code(
+            "backends/etcd/transport/line.py",
+            "Line.note_answer",
+            "if 2 * (now - sent) < self.least:\n    ...",
+            "if False:\n    ...",
+        ),
         tests=Tests("tests/etcd/test_deadlines.py", "slow_once"),
     ),
 ]

@@ -2,7 +2,7 @@
 
     python tests/mutants/run.py [NAME...]
 
-A name is part of a mutant's name. Every text to be changed must stand exactly once in its file: a mutant that no longer
+A name is part of a mutant's name. What is changed must stand exactly once where the mutant says: a mutant that no longer
 fits the source is an error, not a pass. First the tests that are named by any mutant must be green without one.
 """
 
@@ -25,7 +25,7 @@ if str(ROOT) not in sys.path:
 
 from interlock.testing.lag import stretched  # noqa: E402
 from tests.mutants.all import MUTANTS  # noqa: E402
-from tests.mutants.mutant import Edit, Mutant, Tests  # noqa: E402
+from tests.mutants.mutant import Mutant, Tests  # noqa: E402
 
 TIMEOUT = 60  # seconds for the tests of one mutant, more on a busy machine: hanging is red too
 TWO = 2  # at a time
@@ -37,16 +37,6 @@ class Result:
     verdict: str  # caught, MISSED, or why it could not be tried
     seconds: float
     output: str = ""
-
-
-def plant(edit: Edit, source: Path) -> None:
-    """Make one change in a copy of the source; complain unless its text stands there exactly once."""
-    file, old, new = edit
-    path = source / "interlock" / file
-    text = path.read_text(encoding="utf-8")
-    if (times := text.count(old)) != 1:
-        raise LookupError(f"{file}: stands there {times} times, not once:\n{old}")
-    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
@@ -77,7 +67,7 @@ def run_tests(source: Path, tests: Tests, **patience: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def copy_of_source(folder: str) -> Path:
+def copy_of_source(folder: str | Path) -> Path:
     source = Path(folder) / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     return source
@@ -90,7 +80,7 @@ def attempt(mutant: Mutant) -> Result:
         source = copy_of_source(folder)
         try:
             for edit in mutant.edits:
-                plant(edit, source)
+                edit.plant(source)
         except (LookupError, OSError) as error:
             return Result(mutant, "DOES NOT FIT", time.monotonic() - began, str(error))
         code, output = run_tests(source, mutant.tests, INTERLOCK_PATIENCE="12")

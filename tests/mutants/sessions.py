@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, Tests, mutant
+from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
 
 def simulated(names: str) -> Tests:
@@ -13,18 +13,37 @@ MUTANTS: list[Mutant] = [
     mutant(
         "a lost lease is left to its session",
         "others wait for a holder that forgot its lease for as long as the holder's program lives",
-        (
+        Code(
             "_core/holding.py",
-            'if self.client.sessions and lease._cause not in ("refused", "evicted", "session"):',
-            "if False:",
+            "Holding.lost",
+            (
+                "if lease._cause == 'refused' or (self.client.sessions and lease._cause not in ('evicted', "
+                "'session')):\n    ..."
+            ),
+            "if lease._cause == 'refused':\n    ...",
         ),
         tests=simulated("our_own_clock"),
     ),
     mutant(
+        "a lease that the store refuses leaves its claim where it is",
+        "a claim that only waits is let in for nobody, and keeps the others out for a whole ttl",
+        Code(
+            "_core/holding.py",
+            "Holding.lost",
+            (
+                "if lease._cause == 'refused' or (self.client.sessions and lease._cause not in ('evicted', "
+                "'session')):\n    ..."
+            ),
+            "if self.client.sessions and lease._cause not in ('refused', 'evicted', 'session'):\n    ...",
+        ),
+        tests=Tests("tests/conformance/test_memory.py", "only_waits_loses"),
+    ),
+    mutant(
         "the deadline counts from the answer to a renewal",
         "a holder believes in its lease when the session has lapsed and another was let in",
-        (
+        Code(
             "_core/lease.py",
+            "Lease._on_reply",
             "self._extend(asked if answer.sent is None else answer.sent, answer.ttl)",
             "self._extend(self._runtime.now(), answer.ttl)",
         ),
@@ -33,28 +52,31 @@ MUTANTS: list[Mutant] = [
     mutant(
         "a grant's ttl counts from the claim, though the session was kept long before",
         "a holder believes in its lease when the session has lapsed and another was let in",
-        (
-            "_core/attempt.py",
-            "asked = self.asked if granted.sent is None else granted.sent",
-            "asked = self.asked",
+        Code(
+            "_core/lease.py",
+            "Lease.__init__",
+            "self._counts_from = self._last_try = counts_from = asked if granted.sent is None else granted.sent",
+            "self._counts_from = self._last_try = counts_from = asked",
         ),
         tests=simulated("no_longer_than_the_session"),
     ),
     mutant(
         "the end of a session is told to nobody",
         "holders go on until each of their leases is refused or lapses by itself",
-        (
+        Code(
             "_core/keeper.py",
-            "            if ids is None or kept.id in ids:\n                kept._on_session_lost()",
-            "            continue",
+            "Keeper.lose",
+            "if ids is None or kept.id in ids:\n    kept._on_session_lost()",
+            "continue",
         ),
         tests=simulated("lost_at_once"),
     ),
     mutant(
         "a pending release ends with the ttl",
         "a claim whose release was not answered stands until its client's program ends",
-        (
+        Code(
             "_core/removal.py",
+            "release_later",
             "until = FOR_EVER if client.sessions else due + claim.ttl",
             "until = due + claim.ttl",
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant, Tests, mutant
+from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
 RULE = "backends/zookeeper/deadline_rule.py"
+PATHS = "backends/zookeeper/paths.py"
 STORE = "backends/zookeeper/store.py"
 WAITING = "backends/zookeeper/waiting.py"
 
@@ -21,14 +22,20 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a list that was made before counts as one of now",
         "a lease is believed to last longer than the servers have said",
-        (STORE, "(listing.paths, listing.asked)", "(listing.paths, asked)"),
+        Code(
+            STORE,
+            "ZooKeeperStore._standing_paths",
+            "listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)",
+            "listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, asked)",
+        ),
         tests=Tests("tests/zookeeper/test_sessions.py", "use_one_list"),
     ),
     mutant(
         "zookeeper: who is not in the list is gone",
         "a lease is lost because it was taken after its session was listed",
-        (
+        Code(
             STORE,
+            "ZooKeeperStore._standing_paths",
             "others = [path for path in known if path not in listed]",
             "others = [] if listed else known",
         ),
@@ -37,30 +44,37 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a session may name more claims than the servers can read",
         "a client with 40,000 leases dies, and the leader that wrote this down cannot be started again",
-        (STORE, "ROOM = 0.95", "ROOM = 9.5"),
+        Code(STORE, "", "ROOM = 0.95", "ROOM = 9.5"),
         tests=Tests("tests/zookeeper/test_sessions.py", "grow_so_large"),
     ),
     mutant(
         "zookeeper: permits that are given back need no room",
         "a session of semaphores names nearly twice as much as the servers can read",
-        (STORE, "if claim.permits > 1 else 0", "* 0"),
+        Code(
+            STORE,
+            "size_of_marker",
+            "return size_of(f'{folder}/{shrunk_node(claim.id, claim.permits)}') if claim.permits > 1 else 0",
+            "return size_of(f'{folder}/{shrunk_node(claim.id, claim.permits)}') * 0",
+        ),
         tests=Tests("tests/zookeeper/test_sessions.py", "given_back"),
     ),
     mutant(
         "zookeeper: nobody is told of who was let in",
         "a semaphore has a free place, and the next in the queue sleeps on",
-        (
+        Code(
             "backends/zookeeper/entry.py",
-            "return self.waited and 1 < self.claim.capacity",
-            "return False and 1 < self.claim.capacity",
+            "Entry.must_touch",
+            "return self.waited and 1 < self.claim.capacity < EVERYTHING",
+            "return False and 1 < self.claim.capacity < EVERYTHING",
         ),
         tests=waiting("second_only_watches_the_first"),
     ),
     mutant(
         "zookeeper: a waiter does not watch itself",
         "a claim that an operator has removed gets in when the holder leaves",
-        (
+        Code(
             WAITING,
+            "Waiting._look_up",
             "listening = bell.arm([*paths[:2], *paths[-1:]])",
             "listening = bell.arm([paths[0], *paths[2:][-1:]])",
         ),
@@ -69,30 +83,40 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: whoever was watched was the only one ahead",
         "two hold a lock after a waiter between them has given up",
-        (WAITING, "if not entry.ahead:\n", "if not near or near[-1].node in gone:\n"),
+        Code(
+            WAITING,
+            "Waiting._look_ahead",
+            "if not entry.ahead:\n    ...",
+            "if not near or near[-1].node in gone:\n    ...",
+        ),
         tests=crowds("those_between"),
     ),
     mutant(
         "zookeeper: the first of a crowd does not look at itself",
         "a waiter that was evicted while it slept behind another one of its client is let in",
-        (
-            WAITING,
-            "        if not self._stands(entry, bell):\n            return GONE\n        line.left(gone)",
-            "        line.left(gone)",
-        ),
+        Code(WAITING, "Waiting._look_ahead", "if not self._stands(entry, bell):\n    return GONE", ""),
         tests=crowds("evicted_waiter_is_not_let_in"),
     ),
     mutant(
         "zookeeper: a list is right for ever",
         "a claim that lingers in the place of another is not seen by those who have listed the queue before",
-        (WAITING, "answer.get()[1].version != version", "False"),
+        Code(
+            WAITING,
+            "Waiting._look_up",
+            (
+                "if path == entry.folder and answer.error is None and (answer.get()[1].version != version):\n"
+                "    ..."
+            ),
+            "if path == entry.folder and answer.error is None and False:\n    ...",
+        ),
         tests=crowds("lingers_between"),
     ),
     mutant(
         "zookeeper: nobody hears of a claim that lingers",
         "min_hold does not keep out those who wait already",
-        (
+        Code(
             "backends/zookeeper/bell.py",
+            "Bell.__call__",
             "self.armed.discard(event.path)",
             "self.armed.difference_update(self.deleted)",
         ),
@@ -101,45 +125,116 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: whoever is let in stays in line",
         "readers wait for each other, for ever",
-        (
-            STORE,
-            "self._ledger.leave_line(entry)\n            if entry.must_touch():",
-            "if entry.must_touch():",
-        ),
+        Code(STORE, "ZooKeeperStore._grant", "self._ledger.leave_line(entry)", ""),
         tests=crowds("share_one_look"),
     ),
     mutant(
         "zookeeper: a waiter that was removed is waited for",
         "a lock lies idle although others of the same client wait for it",
-        (STORE, "if ahead is None:  # it was removed", "if False:  # it was removed"),
+        Code(STORE, "ZooKeeperStore._behind_ours", "if ahead is None:\n    ...", "if False:\n    ..."),
         tests=crowds("holds_up_nobody"),
     ),
     mutant(
         "zookeeper: a list that is under way counts for those who came after it was sent",
         "a claim does not find itself in the queue, and enters again",
-        (
+        Code(
             "backends/zookeeper/looks.py",
-            "if before is not None and now < before.began + OVERDUE:\n",
-            "if before is not None and now < before.began + OVERDUE:\n                before.signals.append(signal)\n                return before\n",
+            "Looks._join",
+            "if before.following is None:\n    before.following = Look(next(self._numbers), now)",
+            (
+                "before.signals.append(signal)\n"
+                "return before\n"
+                "if before.following is None:\n"
+                "    before.following = Look(next(self._numbers), now)"
+            ),
         ),
         tests=crowds("sent_before"),
     ),
     mutant(
         "zookeeper: every claim of a crowd is sent at once",
         "a renewal waits behind ten thousand claims",
-        ("backends/zookeeper/turns.py", "            if len(given) < AT_ONCE:\n", "            if True:\n"),
+        Code(
+            "backends/zookeeper/turns.py",
+            "Turns.take",
+            "if len(given) < AT_ONCE:\n    ...",
+            "if True:\n    ...",
+        ),
         tests=crowds("no_turn_in_its_time"),  # not "flood": a quick server hides it
     ),
     mutant(
         "zookeeper: a loop that sleeps counts as awake",
         "a request is sent with the next heartbeat, seconds later",
-        ("backends/zookeeper/wire.py", "one.asleep = True  # before", "one.asleep = False  # before"),
+        Code("backends/zookeeper/wire.py", "ready", "one.asleep = True", "one.asleep = False"),
         tests=Tests("tests/zookeeper/test_wire.py", "sleeps_is_woken"),
+    ),
+    mutant(
+        "zookeeper: a claim counts whatever its number is",
+        "after 2^31 claims on one name all have the same number, and several hold the lock",
+        Code(PATHS, "Place.counts", "return 0 <= self.sequence < LAST", "return True"),
+        tests=Tests("tests/zookeeper/test_counter.py", "old_folder"),
+    ),
+    mutant(
+        "zookeeper: a claim that does not count is found again",
+        "one whose answer was lost is granted beside others with the same number",
+        Code(
+            STORE,
+            "ZooKeeperStore._resume",
+            ("if entry is None and place.counts and (content[1].ephemeralOwner == session.number):\n    ..."),
+            "if entry is None and content[1].ephemeralOwner == session.number:\n    ...",
+        ),
+        tests=Tests("tests/zookeeper/test_counter.py", "answer_was_lost"),
+    ),
+    mutant(
+        "zookeeper: a folder without numbers is one for ever",
+        "a client stays away from a lock whose folder another one has made anew",
+        Code(
+            STORE,
+            "ZooKeeperStore._worn",
+            "if stat is not None and stat.czxid == self._link.worn.get(folder):\n    ...",
+            "if stat is not None and folder in self._link.worn:\n    ...",
+        ),
+        tests=Tests("tests/zookeeper/test_counter.py", "old_folder"),
     ),
     mutant(
         "zookeeper: a session counts from its last write",
         "a client of a follower that is cut off believes in its locks after the leader has ended its session",
-        (RULE, "while unproved and unproved[0][1] + self.timeout * APART <= sent:", "while unproved:"),
+        Code(
+            RULE,
+            "ConfirmedWrites.confirm",
+            "while unproved and unproved[0][1] + self.timeout * APART <= sent:\n    ...",
+            "while unproved:\n    ...",
+        ),
         tests=Tests("tests/zookeeper/test_deadline_rule.py"),
+    ),
+    mutant(
+        "a dead server is tried three times",
+        "a first call takes three times connect_timeout",
+        Code(
+            "_core/attempt.py",
+            "Attempt._ask",
+            (
+                "if (tries >= TRIES or self._unreachable(failure)) and (not self._queues()) or self.left() <= 0:\n"
+                "    ..."
+            ),
+            "if tries >= TRIES and (not self._queues()) or self.left() <= 0:\n    ...",
+        ),
+        tests=Tests("tests/zookeeper/test_connections.py", "dead"),
+    ),
+    mutant(
+        "zookeeper: a dropped client keeps its thread",
+        "every client that is not closed costs a thread, two sockets and a session for good",
+        Code(STORE, "ZooKeeperStore.__init__", "finalize(self, link.stop_soon).atexit = False", "pass"),
+        tests=Tests("tests/zookeeper/test_connections.py", "session_of_a_dropped"),
+    ),
+    mutant(
+        "zookeeper: any length of a reply is believed",
+        "a rogue server takes all memory of the program",
+        Code(
+            "backends/zookeeper/wire.py",
+            "Wire.recv",
+            "if most > LONGEST_REPLY:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/zookeeper/test_hostile.py", "a_long_reply"),
     ),
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.errors import InterlockError, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
 from tests.mysql.server import HASTY, Server, running
 from tests.mysql.test_connections import kill_all
@@ -122,6 +122,28 @@ def test_a_rotated_password_is_said_and_the_lease_is_lost_in_time_and_nothing_is
 
 
 @pytest.mark.server
+@pytest.mark.parametrize("user", ["root", "app"])
+def test_a_read_only_server_grants_nothing_whoever_created_the_procedures(user: str) -> None:
+    """Procedures run with the rights of root here, for whom `read_only` does not count."""
+    ttl = stretched(1.0)
+    with running() as server:
+        server.run("create user app@'%'", "grant execute on app.* to app@'%'")
+        assert first_sync(server.url(), True)
+        url = f"mysql://{user}@127.0.0.1:{server.port}/app"
+        with interlock.connect(url, ttl=ttl) as client:
+            lease = client.lock("held").acquire()
+            assert lease is not None
+            server.run("set global read_only = 1")
+            with pytest.raises(StoreUnavailable, match="takes no writes"):
+                client.lock("new").acquire(timeout=0.3)
+            until(lease.lost.is_set)
+            assert not client.lock("new").locked()
+            server.run("set global read_only = 0")
+            with client.lock("held", timeout=PATIENCE):  # the same client goes on
+                pass
+
+
+@pytest.mark.server
 def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_released() -> None:
     with (
         small_disk("160m") as disk,
@@ -167,7 +189,7 @@ def _rows_read(server: Server, waiters: int, capacity: int) -> int:
             f"unix_timestamp() + 600, unix_timestamp(), 0, '', '', '' from seq_1_to_{waiters}"
         )
         cursor.execute("flush status")
-        cursor.execute(f"call {prefix}v1_release('q', 'w1', 0, '', 0, 0)")
+        cursor.execute(f"call {prefix}v2_release('q', 'w1', 0, '', 0, 0)")
         assert cursor.fetchone()[0] == 1
         assert cursor.nextset() is not None
         cursor.execute("show session status like 'Handler_read%'")
@@ -175,3 +197,14 @@ def _rows_read(server: Server, waiters: int, capacity: int) -> int:
         cursor.execute(f"select count(*) from {prefix}claim where resource = 'q' and state = 1")
         assert cursor.fetchone() == (capacity,)
     return read
+
+
+@pytest.mark.server
+def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
+    secure: tuple[Server, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, shown = secure
+    url = f"mysql://far:wrong@localhost:{server.port}/app?tls=verify&ssl_ca={shown}"
+    with interlock.connect(url, ttl=1) as client, pytest.raises(StoreUnfit, match="password is wrong"):
+        client.lock("x").acquire()
+    assert [record.getMessage() for record in caplog.records] == []

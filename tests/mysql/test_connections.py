@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import threading
 import time
@@ -17,7 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
 from interlock._core import timing
-from interlock.errors import StoreUnavailable, Unsupported
+from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server, running
 from tests.patience import PATIENCE, until
@@ -192,6 +193,61 @@ def test_an_async_engine_lends_connections_too(server: Server, driver: str) -> N
     asyncio.run(main())
 
 
+SETTINGS = {
+    "latin1": {"connect_args": {"charset": "latin1"}},
+    "sjis": {"connect_args": {"charset": "sjis"}},
+    "serializable": {"isolation_level": "SERIALIZABLE"},
+    "repeatable read": {"isolation_level": "REPEATABLE READ"},
+    "autocommit, and nothing is reset": {"pool_reset_on_return": None, "isolation_level": "AUTOCOMMIT"},
+    "sql_mode and time_zone": {
+        "connect_args": {
+            "init_command": "set sql_mode = 'ANSI,TRADITIONAL,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH', "
+            "time_zone = '-11:00', collation_connection = 'utf8mb4_bin'"
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_name_is_the_same_lock_whatever_the_settings_of_an_engine_are(
+    settings: dict[str, Any], server: Server
+) -> None:
+    name, word = "résumé", "über \U0001f512"
+    engine = sqlalchemy.create_engine(
+        f"mysql+pymysql://root@127.0.0.1:{server.port}/app", pool_size=1, **settings
+    )
+    with (
+        interlock.connect(engine) as client,
+        interlock.connect(f"mysql://root@127.0.0.1:{server.port}/app") as other,
+    ):
+        for _ in range(3):
+            with client.lock(name) as lease:
+                assert other.lock(name).acquire(blocking=False) is None
+                assert [holder.token for holder in other.inspect(name).holders] == [lease.token]
+                assert [holder.token for holder in client.inspect(name).holders] == [lease.token]
+                assert 0 < client.inspect(name).holders[0].lapses_in < 40
+            assert not client.inspect(name).holders
+            with other.lock(name) as theirs:
+                assert client.lock(name).acquire(blocking=False) is None
+                assert [holder.token for holder in client.inspect(name).holders] == [theirs.token]
+            client.register(name).update(lambda value: word)
+            assert other.register(name).read().value == word == client.register(name).read().value
+            other.register(name).update(lambda value: [value])
+            assert client.register(name).read().value == [word]
+            assert list(client.scan(name)) == []
+    engine.dispose()
+
+
+def test_an_engine_that_leaves_transactions_open_is_refused_with_advice(server: Server) -> None:
+    engine = sqlalchemy.create_engine(
+        f"mysql+pymysql://root@127.0.0.1:{server.port}/app", pool_size=1, pool_reset_on_return=None
+    )
+    with interlock.connect(engine) as client, pytest.raises(StoreUnfit, match="pool_reset_on_return"):
+        client.inspect("x")
+        client.lock("x").acquire()
+    engine.dispose()
+
+
 def test_an_engine_of_the_other_kind_or_driver_is_refused(server: Server) -> None:
     engine = sqlalchemy.create_engine("mysql+pymysql://root@127.0.0.1/app")
 
@@ -240,3 +296,40 @@ def test_no_connection_loads_the_certificates_of_the_system(
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load)
     with interlock.connect(url) as one, interlock.connect(url) as two, one.lock("x"):
         assert two.lock("x").acquire(timeout=0.1) is None
+
+
+@pytest.mark.parametrize("name", ["slow.test", "two.test"])
+def test_a_name_that_is_not_looked_up_and_an_address_that_is_silent_cost_no_more_than_the_time_to_connect(
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look: Any = socket.getaddrinfo
+    over = threading.Event()
+    limit = stretched(2.0)
+
+    def getaddrinfo(host: Any, *args: Any, **settings: Any) -> Any:
+        if host == "slow.test":
+            over.wait(PATIENCE)
+        if host == "two.test":
+            silent = look("127.0.0.2", *args, **settings)
+            return silent + look("127.0.0.1", *args, **settings)
+        return look(host, *args, **settings)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with socket.socket() as deaf:  # its queue is full, so it answers no more
+        deaf.bind(("127.0.0.2", server.port))
+        deaf.listen(0)
+        crowd = [socket.socket() for _ in range(4)]
+        for one in crowd:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.2", server.port))
+        url = server.url().replace("127.0.0.1", name)
+        with interlock.connect(url, connect_timeout=limit) as client, at_most(limit + 0.3):
+            if name == "two.test":
+                with client.lock("two", timeout=10):
+                    pass
+            else:
+                with pytest.raises(StoreUnavailable):
+                    client.lock("slow").acquire(timeout=10)
+        over.set()
+        for one in crowd:
+            one.close()

@@ -86,7 +86,7 @@ def _rows_read(server: Server, crowd: int, capacity: int, call: str) -> int:
         )
         item = f"{b'q'.hex()},{f'w{crowd}'.encode().hex()},600.0,{crowd},{int(capacity == 1)},-,-;"
         cursor.execute("flush status")
-        cursor.execute(f"call {prefix}v1_{call.format(last=crowd, item=item)}")
+        cursor.execute(f"call {prefix}v2_{call.format(last=crowd, item=item)}")
         answer: Any = cursor.fetchone()
         assert answer[0] in ("r", 1, 0)
         while cursor.nextset():

@@ -14,12 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import interlock
+from interlock import guards
 from interlock.errors import LeaseLost
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server
 from tests.patience import until
-
-GUARD = "select 1 from {}claim where resource = %s and token = %s and state = 1 lock in share mode"
 
 
 def prefix(url: str) -> str:
@@ -29,9 +28,9 @@ def prefix(url: str) -> str:
 @contextmanager
 def pinned(server: Server, url: str, lease: Any) -> Iterator[Any]:
     """The lease's row locked by a transaction of the user's, until the block is left."""
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
+    with closing(server.connect()) as connection:
         connection.begin()
-        assert cursor.execute(GUARD.format(prefix(url)), (lease.resource, lease.token)) == 1
+        guards.sql.guard(connection, lease, absolute=True)
         yield connection
         connection.commit()
 
@@ -134,14 +133,3 @@ def test_nothing_is_left_beside_the_rows(server: Server, url: str, client: inter
     with client.lock("x"):
         pass
     assert server.run(f"select count(*) from app.{prefix(url)}pending") == ((0,),)
-
-
-def test_a_guard_of_a_token_that_does_not_stand_finds_no_row(
-    server: Server, url: str, client: interlock.Client
-) -> None:
-    with client.lock("x") as lease:
-        token = lease.token
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
-        connection.begin()
-        assert cursor.execute(GUARD.format(prefix(url)), ("x", token)) == 0
-        connection.rollback()

@@ -13,8 +13,10 @@ import pymysql
 import pytest
 
 import interlock
+from interlock.backends.sql.mysql.schema import REFUSE_IF_READ_ONLY, VERSION, Schema
 from interlock.errors import InterlockError, InvalidSetting, InvalidURL, StoreUnfit
 from tests.mysql.server import Server, running
+from tests.patience import PATIENCE, until
 from tests.storm.guard import ENVIRONMENT
 
 
@@ -60,10 +62,7 @@ def test_twenty_who_start_at_once_all_succeed(server: Server) -> None:
     assert len(set(tokens)) == 20
 
 
-def test_what_interlock_sql_prints_is_enough_and_execute_is_all_that_a_program_needs(server: Server) -> None:
-    prefix = new_prefix()
-    name = user(server)
-    text = script(server.url(prefix), "--role", name)
+def run_script(server: Server, text: str) -> None:
     command = shutil.which("mariadb") or shutil.which("mysql")
     assert command is not None
     subprocess.run(
@@ -72,6 +71,42 @@ def test_what_interlock_sql_prints_is_enough_and_execute_is_all_that_a_program_n
         text=True,
         check=True,
     )
+
+
+def test_what_interlock_sql_prints_may_be_run_again_while_programs_work(server: Server) -> None:
+    """Also without --role: the rights that were granted stay."""
+    prefix, name = new_prefix(), user(server)
+    run_script(server, script(server.url(prefix), "--role", name))
+    over = threading.Event()
+    met: list[BaseException] = []
+    pairs = 0
+
+    def work() -> None:
+        nonlocal pairs
+        with interlock.connect(server.url(prefix, user=name)) as client:
+            while not over.is_set():
+                try:
+                    with client.lock("x", timeout=PATIENCE):
+                        pairs += 1
+                except Exception as error:
+                    met.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(4):
+        before = pairs
+        run_script(server, script(server.url(prefix)))
+        until(lambda before=before: pairs > before + 3 or met)  # type: ignore[misc]
+    over.set()
+    worker.join()
+    assert not met
+
+
+def test_what_interlock_sql_prints_is_enough_and_execute_is_all_that_a_program_needs(server: Server) -> None:
+    prefix = new_prefix()
+    name = user(server)
+    text = script(server.url(prefix), "--role", name)
+    run_script(server, text)
     url = server.url(prefix, user=name)
     with interlock.connect(url) as one, interlock.connect(url) as two:
         lease = one.lock("x").acquire()
@@ -85,6 +120,13 @@ def test_what_interlock_sql_prints_is_enough_and_execute_is_all_that_a_program_n
     with closing(server.connect(name)) as connection, connection.cursor() as cursor:
         with pytest.raises(pymysql.Error, match="denied"):
             cursor.execute(f"select * from {prefix}claim")
+
+
+def test_every_step_that_writes_refuses_a_read_only_server_first() -> None:
+    called = "claim release renew evict find write watch sweep".split()
+    for name in called:
+        text = Schema().procedures()[f"interlock_v{VERSION}_{name}"]
+        assert 0 < text.index(REFUSE_IF_READ_ONLY) < text.index("start transaction"), name
 
 
 def test_a_program_without_rights_is_told_what_it_lacks(server: Server) -> None:

@@ -98,8 +98,8 @@ def test_an_idle_claim_and_a_lone_release_read_the_same_few_rows_whatever_was_de
     with closing(server.connect()) as connection, connection.cursor() as cursor:
         counts: list[int] = []
         for statement in (
-            f"call {prefix}v1_claim('x', 'b', 60, 1, 1, 1, 60, 1, '', '', '')",
-            f"call {prefix}v1_release('x', 'b', 0, '', 0, 0)",
+            f"call {prefix}v2_claim('x', 'b', 60, 1, 1, 1, 60, 1, '', '', '')",
+            f"call {prefix}v2_release('x', 'b', 0, '', 0, 0)",
         ):
             cursor.execute("flush status")
             cursor.execute(statement)
@@ -204,7 +204,7 @@ def test_a_late_claim_of_a_released_id_does_not_enter_an_idle_resource(
 ) -> None:
     take_the_short_way(store, "a")
     assert drive(store.release("x", "a"))
-    server.run("use app", f"call {prefix}v1_release('x', 'late', 0, '', 1, 0)")
+    server.run("use app", f"call {prefix}v2_release('x', 'late', 0, '', 1, 0)")
     assert isinstance(claim(store, "late"), Gone)
 
 
@@ -215,7 +215,7 @@ def test_whoever_watches_is_rung_by_the_next_claim_or_release(
     take_the_short_way(store, "a")
     if idle:
         assert drive(store.release("x", "a"))
-    server.run("use app", f"call {prefix}v1_watch('qx', 'watcher', 60)")
+    server.run("use app", f"call {prefix}v2_watch('qx', 'watcher', 60)")
     if idle:
         take(store, "b")
     else:
@@ -225,7 +225,7 @@ def test_whoever_watches_is_rung_by_the_next_claim_or_release(
 
 def test_whoever_waits_for_a_lone_claim_to_go_is_rung(server: Server, store: Store, prefix: str) -> None:
     take_the_short_way(store, "a")
-    server.run("use app", f"call {prefix}v1_find('x', 'a', 'watcher', 0)")
+    server.run("use app", f"call {prefix}v2_find('x', 'a', 'watcher', 0)")
     assert drive(store.release("x", "a"))
     assert server.run(f"select bell, message from app.{prefix}mail") == ((b"watcher", b"ca 0"),)
 

@@ -53,7 +53,7 @@ def send(server: Server, url: str, bell: str, message: str, *, ring: bool = True
     """As a procedure does: mail in a transaction, then the ring."""
     prefix = url.partition("prefix=")[2]
     mail = f"insert into app.{prefix}mail (bell, message, sent) values ('{bell}', '{message}', unix_timestamp(now(6)))"
-    server.run(mail, *([f"call app.{prefix}v1_ring('{bell}')"] if ring else []))
+    server.run(mail, *([f"call app.{prefix}v2_ring('{bell}')"] if ring else []))
 
 
 def test_every_message_arrives_once_whatever_the_subscription_is_doing(server: Server, url: str) -> None:
@@ -91,7 +91,7 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
             cursor.execute(
                 f"insert into {prefix}mail (bell, message, sent) values ('{subscription.bell}', 'qx', 0)"
             )
-            cursor.execute(f"call {prefix}v1_ring('{subscription.bell}')")
+            cursor.execute(f"call {prefix}v2_ring('{subscription.bell}')")
             if moment != "asleep":
                 listening.start()
             until(lambda: _looking(server))
@@ -177,7 +177,7 @@ def test_a_ring_that_arrives_after_all_ends_the_looking(server: Server, url: str
 
 
 def _rings_until_healed(server: Server, url: str, subscription: MysqlSubscription) -> bool:
-    server.run(f"call app.{prefix_of(url)}v1_ring('{subscription.bell}')")
+    server.run(f"call app.{prefix_of(url)}v2_ring('{subscription.bell}')")
     return subscription._longest == LONGEST
 
 
@@ -223,7 +223,7 @@ def test_a_ring_never_ends_the_statement_of_another_program(server: Server, url:
     prefix = url.partition("prefix=")[2]
     with closing(server.connect()) as other, other.cursor() as cursor:
         cursor.execute("select get_lock('theirs', 0)")
-        ringing = threading.Timer(0.1, server.run, (f"call app.{prefix}v1_ring('theirs')",))
+        ringing = threading.Timer(0.1, server.run, (f"call app.{prefix}v2_ring('theirs')",))
         ringing.start()
         assert cursor.execute("select sleep(0.5)") == 1
         assert cursor.fetchall() == ((0,),)

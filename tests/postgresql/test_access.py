@@ -187,3 +187,14 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
                 held.release()
             with other.lock("held", timeout=PATIENCE):
                 pass
+
+
+@pytest.mark.server
+def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
+    secure: tuple[Server, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, shown = secure
+    url = f"postgresql://far:wrong@localhost:{server.port}/postgres?sslmode=verify-full&sslrootcert={shown}"
+    with interlock.connect(url, ttl=1) as client, pytest.raises(StoreUnfit, match="password"):
+        client.lock("x").acquire()
+    assert [record.getMessage() for record in caplog.records] == []

@@ -95,6 +95,43 @@ def test_a_pool_of_psycopg_lends_a_connection_for_each_call_at_any_isolation_lev
             assert connection.execute("select 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP"])
+def test_a_name_is_the_same_lock_in_a_pool_with_another_encoding(encoding: str, server: Server) -> None:
+    name, word = "résumé", "über \U0001f512"
+    with psycopg_pool.ConnectionPool(
+        server.conninfo, min_size=1, max_size=2, kwargs={"client_encoding": encoding}
+    ) as pool:
+        with interlock.connect(pool) as client, interlock.connect(server.conninfo) as other:
+            with client.lock(name) as lease:
+                assert other.lock(name).acquire(blocking=False) is None
+                assert [holder.token for holder in other.inspect(name).holders] == [lease.token]
+            client.register(name).update(lambda value: word)
+            assert other.register(name).read().value == word == client.register(name).read().value
+            _use(client)
+        with pool.connection() as connection:
+            assert connection.execute("show client_encoding").fetchone() == (encoding,)
+
+
+def test_array_nulls_that_are_off_lose_no_lease(server: Server) -> None:
+    with psycopg_pool.ConnectionPool(
+        server.conninfo, min_size=1, max_size=2, kwargs={"options": "-c array_nulls=off"}
+    ) as pool:
+        with interlock.connect(pool, ttl=stretched(1.5)) as client:
+            several = client.semaphore("nulls-s", capacity=3)
+            shared, lease = several.acquire(permits=3), client.lock("nulls").acquire()
+            elected = client.election("nulls-e").campaign("word")
+            assert lease
+            assert shared
+            assert elected
+            lease.renew()
+            several.release()
+            began = [one.remaining() for one in (lease, shared, elected)]
+            until(lambda: lease.remaining() > began[0] and shared.remaining() > began[1])
+            until(lambda: elected.remaining() > began[2])
+            assert [holder.permits for holder in client.inspect("nulls-s").holders] == [2]
+            assert [holder.note for holder in client.inspect("nulls-e").holders] == ["word"]
+
+
 def test_an_async_pool_of_psycopg_lends_its_connections(server: Server) -> None:
     async def main() -> None:
         async with psycopg_pool.AsyncConnectionPool(server.conninfo, min_size=1, max_size=2) as pool:
@@ -117,6 +154,23 @@ def test_an_engine_of_sqlalchemy_lends_its_connections(server: Server) -> None:
             assert connection.execute(sqlalchemy.text("select 1")).scalar() == 1
     finally:
         engine.dispose()
+
+
+def test_an_engine_whose_connections_are_all_in_use_keeps_no_caller_beyond_its_time(server: Server) -> None:
+    url = server.conninfo.replace("postgresql:", "postgresql+psycopg:")
+    engine = sqlalchemy.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=2 * PATIENCE)
+    with interlock.connect(engine) as client:
+        with client.lock("all-in-use") as lease, engine.connect():
+            for timeout in (1.0, 0.2):
+                with (
+                    pytest.raises(StoreUnavailable, match="no connection from the pool"),
+                    at_most(timeout + 1.5),
+                ):
+                    client.lock("another").acquire(timeout=timeout)
+            lease.check()
+        with client.lock("another", timeout=10):
+            pass
+    engine.dispose()
 
 
 def test_an_async_engine_of_sqlalchemy_lends_its_connections(server: Server) -> None:

@@ -15,15 +15,15 @@ from tests.sql import crowds
 
 FEW, MANY = 10, 1000
 FETCHED = 10  # rows that a loop of PL/pgSQL fetches at a time, needed or not
-RENEW = "renew_1(array['q'], array['w{last}'], array[600.0], array[null], array[null]::int[], array[{last}], array[{waiting}], '')"
+RENEW = "renew_2(array['q'], array['w{last}'], array[600.0], array[null], array[null]::int[], array[{last}], array[{waiting}], '')"
 CALLS = {
     "renews the place of a waiter": (1, RENEW),
     "renews a reader": (EVERYTHING, RENEW),
-    "removes a waiter": (1, "release_1('q', 'w{last}', 0, '', false, {last})"),
-    "hands the lock on": (1, "release_1('q', 'w1', 0, '', false, 1)"),
-    "removes a reader": (EVERYTHING, "release_1('q', 'w{last}', 0, '', false, {last})"),
-    "removes the first reader": (EVERYTHING, "release_1('q', 'w1', 0, '', false, 1)"),
-    "looks for a claim": (1, "find_1('q', 'w{last}', '', {last})"),
+    "removes a waiter": (1, "release_2('q', 'w{last}', 0, '', false, {last})"),
+    "hands the lock on": (1, "release_2('q', 'w1', 0, '', false, 1)"),
+    "removes a reader": (EVERYTHING, "release_2('q', 'w{last}', 0, '', false, {last})"),
+    "removes the first reader": (EVERYTHING, "release_2('q', 'w1', 0, '', false, 1)"),
+    "looks for a claim": (1, "find_2('q', 'w{last}', '', {last})"),
 }
 
 

@@ -192,7 +192,7 @@ class Walk:
         return self._renewed([Renewal("r", id, 3.0, permits=1)])
 
     def _renewed(self, renewals: list[Renewal]) -> tuple[Any, Any]:
-        items = [(one.resource, one.id, one.ttl, one.note, one.permits, 0, False) for one in renewals]
+        items = [(one.resource, one.id, one.ttl, one.note, one.permits, 0, one.waiting) for one in renewals]
         found = self.reference.run(self.now, claims.renew, items)
         expected = [
             Renewed(one.ttl) if row[0] == "r" else rows.not_renewed(row)

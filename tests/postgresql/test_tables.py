@@ -130,7 +130,7 @@ def test_a_wrong_option_is_refused_in_one_sentence(option: str) -> None:
 def test_the_tables_of_a_later_interlock_are_refused(server: Server) -> None:
     schema = fresh_schema()
     pair(server.url(schema))
-    server.sql(f'update {schema}.meta set version = 2; alter function {schema}."claim_1" rename to "claim_2"')
+    server.sql(f'update {schema}.meta set version = 3; alter function {schema}."claim_2" rename to "claim_3"')
     with pytest.raises(StoreUnfit, match="later interlock"):
         pair(server.url(schema))
 
@@ -170,7 +170,7 @@ RIGHTS = {
     "update on {s}.claim": "claim",
     "delete on {s}.claim": "claim",
     "update on {s}.slot": "slot",
-    'execute on function {s}."claim_1"': "claim_1",
+    'execute on function {s}."claim_2"': "claim_2",
 }
 
 

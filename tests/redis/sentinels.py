@@ -64,6 +64,10 @@ class Watcher:
             stderr=subprocess.DEVNULL,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self) -> redis.Redis:
         password = f"s-{self._password}" if self._password else None
         return redis.Redis(

@@ -16,6 +16,7 @@ import redis.asyncio
 
 import interlock
 from interlock import aio
+from interlock.backends.redis import address
 from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
 from tests.patience import PATIENCE
 from tests.redis.server import Server, running, started
@@ -161,6 +162,25 @@ def test_tls_works_on_both_faces_and_a_strange_certificate_is_refused(tmp_path: 
         with pytest.raises(StoreUnavailable, match="certificate"):
             stranger.lock("x").acquire(timeout=0.5)
         stranger.close()
+
+
+@pytest.mark.parametrize("package", ["redis", "valkey"])
+def test_a_server_with_a_certificate_for_another_name_does_not_get_the_password(
+    tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """valkey-py, and redis-py before 6, do not compare the names by themselves."""
+    monkeypatch.setattr(address, "_library", lambda: package)
+    shown = certificate(tmp_path, "shown", "DNS:elsewhere.example")
+    with started(SecureServer(shown)) as server:
+        url = f"rediss://:secret@127.0.0.1:{server.secure}/0?ssl_ca_certs={shown}"
+        with interlock.connect(url) as client, pytest.raises(StoreUnavailable, match="certificate"):
+            client.lock("x").acquire(timeout=0.5)
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            asyncio.run(held_and_shown_async(aio.connect(url)))
+        for unchecked in ("ssl_check_hostname=false", "ssl_cert_reqs=none"):
+            held_and_shown(
+                interlock.connect(f"rediss://127.0.0.1:{server.secure}/0?ssl_ca_certs={shown}&{unchecked}")
+            )
 
 
 @pytest.mark.parametrize(

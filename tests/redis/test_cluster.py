@@ -357,6 +357,9 @@ class TestMovingASlot:
                 lease.renew()
                 lease.check()
         assert not lost
+        assert f"\x1f{lease.token}\x1f" in str(movable.ask(move.target, "GET", move.name)), (
+            "it was not signed"
+        )
         assert [s.token for s in client.inspect(move.name).holders] == [lease.token]
         lease.release()
         assert movable.ask(move.target, "EXISTS", move.name) == 0

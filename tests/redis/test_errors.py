@@ -245,3 +245,25 @@ def test_a_server_that_refuses_our_certificate_leads_to_it(
             assert said in str(error)
             assert "ssl_certfile" in str(error)
             assert "ssl.c" not in str(error)
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
+    face: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No claim was made, so none can be left behind; the log said three times that one was."""
+    with running("--requirepass", "right") as server:
+        url = server.url().replace("redis://", "redis://:wrong@")
+        if face == "sync":
+            with pytest.raises(StoreUnfit, match="refuses this user name and password"):
+                with interlock.connect(url, ttl=1) as client:
+                    client.lock("x").acquire()
+        else:
+
+            async def main() -> None:
+                async with interlock.aio.connect(url, ttl=1) as client:
+                    await client.lock("x").acquire()
+
+            with pytest.raises(StoreUnfit, match="refuses this user name and password"):
+                asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == []

@@ -95,7 +95,10 @@ def test_a_writer_becomes_a_reader(admin: redis.Redis, store: RedisStore) -> Non
 def test_holders_and_waiters_are_renewed(admin: redis.Redis, store: RedisStore, capacity: int) -> None:
     standing(store, capacity, capacity, capacity=capacity)
     with full(admin):
-        assert drive(store.renew([Renewal("x", id, 99.0) for id in "01"])) == [Renewed(99.0)] * 2
+        assert (
+            drive(store.renew([Renewal("x", id, 99.0, waiting=id == "1") for id in "01"]))
+            == [Renewed(99.0)] * 2
+        )
         assert [s.lapses_in > 90 for s in drive(store.inspect("x")).standings] == [True, True]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.backends.redis.wire.keys import SLOTS, ClusterKeys, Keys, _tag_of, companion, slot
@@ -12,14 +12,12 @@ NAMES = st.text(st.sampled_from("{}a:é/"), min_size=1, max_size=8)
 LETTERS = (b"h", b"w", b"e")
 
 
-@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, st.sampled_from(["", "app:", "{app}:", "a}"]))
 def test_all_keys_of_a_resource_are_in_one_slot(name: str, prefix: str) -> None:
     holder = Keys(prefix).holder(name)
     assert {slot(companion(holder, letter)) for letter in LETTERS} == {slot(holder)}
 
 
-@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, NAMES)
 def test_no_two_resources_share_a_key(one: str, other: str) -> None:
     keys = Keys("")
@@ -29,7 +27,6 @@ def test_no_two_resources_share_a_key(one: str, other: str) -> None:
     assert one == other or not ours & theirs
 
 
-@settings(deadline=None)  # a tag is searched for once per slot, which takes a while
 @given(NAMES, st.sampled_from(["", "app:", "{app}:"]))
 def test_a_name_is_read_back_from_its_keys(name: str, prefix: str) -> None:
     keys = Keys(prefix)
@@ -62,7 +59,6 @@ def test_every_slot_has_a_tag() -> None:
 PREFIXES = st.sampled_from(["", "app:", "{app}:", "a{", "a}", "a{b", "{}"])
 
 
-@settings(deadline=None)
 @given(NAMES, PREFIXES)
 def test_on_a_cluster_the_counter_is_in_the_slot_of_what_it_counts(name: str, prefix: str) -> None:
     keys = ClusterKeys(prefix)
@@ -72,7 +68,6 @@ def test_on_a_cluster_the_counter_is_in_the_slot_of_what_it_counts(name: str, pr
     assert keys.resource(_plain(counter)) is None, "a counter is listed as a resource"
 
 
-@settings(deadline=None)
 @given(NAMES, NAMES, PREFIXES)
 def test_programs_agree_on_the_counter_of_a_slot(one: str, other: str, prefix: str) -> None:
     same = slot(Keys(prefix).holder(one)) == slot(Keys(prefix).holder(other))

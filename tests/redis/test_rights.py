@@ -87,18 +87,17 @@ ACTS: dict[str, tuple[tuple[tuple[int, ...], int], Act]] = {
     "a waiter that leaves": (LOCK, lambda s, n: s.release(n, f"{n}-1")),
     "a semaphore's hand-over": (SEMAPHORE, lambda s, n: s.release(n, f"{n}-0")),
     "a writer that lets readers in": (READERS, lambda s, n: s.release(n, f"{n}-0")),
-    "a lock's renewal": (LOCK, lambda s, n: s.renew([Renewal(n, f"{n}-{i}", 60.0) for i in (0, 1)])),
+    "a lock's renewal": (
+        LOCK,
+        lambda s, n: s.renew([Renewal(n, f"{n}-{i}", 60.0, waiting=i > 0) for i in (0, 1)]),
+    ),
     "a semaphore's renewal": (
         SEMAPHORE,
-        lambda s, n: s.renew([Renewal(n, f"{n}-{i}", 60.0) for i in range(4)]),
+        lambda s, n: s.renew([Renewal(n, f"{n}-{i}", 60.0, waiting=i > 1) for i in range(4)]),
     ),
     "a writer that becomes a reader": (
         READERS,
         lambda s, n: s.renew([Renewal(n, f"{n}-0", 30.0, note="new", permits=1)]),
-    ),
-    "a waiter that wants less": (
-        SEMAPHORE,
-        lambda s, n: s.renew([Renewal(n, f"{n}-2", 30.0, note="new", permits=0)]),
     ),
     "an eviction": (LOCK, lambda s, n: s.evict(n, None, "a drill")),
     "an eviction of sharers": (SEMAPHORE, lambda s, n: s.evict(n, None, "a drill")),
@@ -186,7 +185,8 @@ def test_a_renewal_that_is_refused_leaves_the_others_of_its_batch_alone(users: U
     users.admin.delete(names[1], names[2])
     users.admin.rpush(names[1], "theirs")
     users.admin.set(f"{{{names[2]}}}\x1f\x1fw", "nobody's")
-    asked = [Renewal(name, id, 60.0) for name, id in zip(names, ("id", "waiter", "id", "id"), strict=True)]
+    ids = ("id", "waiter", "id", "id")
+    asked = [Renewal(name, id, 60.0, waiting=id == "waiter") for name, id in zip(names, ids, strict=True)]
     answers = drive(users.with_source.renew(asked))
     assert [answers[0], answers[1], answers[3]] == [Renewed(60.0)] * 3
     assert isinstance(answers[2], NoAnswer)

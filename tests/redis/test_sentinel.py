@@ -213,8 +213,9 @@ class Spared:
         self.lost: list[Any] = []
         self.holder, self.client = (interlock.connect(watched.url(), ttl=30) for _ in range(2))
         self.confirmed = interlock.connect(watched.url(replicas="all"), ttl=30)
+        self.majority = interlock.connect(watched.url(replicas="majority"), ttl=30)
         self.lease = self._held(self.holder, "x")
-        self.safe = self._held(self.confirmed, "safe")
+        self.safe = self._held(self.majority, "safe")
         self.waiter = Waiter(self.client, "x", timeout=60)
         watched.await_attached(2)
         watched.crash()
@@ -225,7 +226,7 @@ class Spared:
         if self.lease.state is interlock.State.HELD:
             self.lease.release()
         self.waiter.join(PATIENCE)
-        for client in (self.holder, self.client, self.confirmed):
+        for client in (self.holder, self.client, self.confirmed, self.majority):
             client.close()
 
     def _held(self, client: interlock.Client, name: str) -> interlock.Lease:
@@ -265,10 +266,8 @@ class TestAFailoverThatLostNothing:
     def test_the_dead_master_counts_as_a_replica_that_does_not_confirm(self, spared: Spared) -> None:
         with pytest.raises(StoreUnavailable, match="1 of the 2 replicas wanted"):
             spared.confirmed.lock("y").acquire(timeout=1)
-        majority = interlock.connect(spared.watched.url(replicas="majority"))
-        with majority.lock("y", timeout=PATIENCE):
+        with spared.majority.lock("y", timeout=PATIENCE):
             pass
-        majority.close()
 
 
 @pytest.mark.chaos

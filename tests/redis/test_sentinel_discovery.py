@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.sentinel import discovery
 from interlock.backends.redis.sentinel.discovery import Sentinels
+from interlock.backends.redis.sentinel.views import NEVER
 from interlock.errors import StoreUnavailable
 
 SERVER = Address("redis", "Connection", {})
@@ -21,6 +23,8 @@ class World:
     def __init__(self, known: dict[int, tuple[int, int]]) -> None:
         self.known = known
         self.servers: dict[int, tuple[bytes, bytes]] = {}  # role, replication id
+        self.others: dict[int, int] = {}  # how many other sentinels one counts, by port
+        self.ids: dict[int, bytes] = {}
         self.asked: list[int] = []
         self.open = 0
 
@@ -31,11 +35,17 @@ class World:
         self.open += 1
         return port
 
+    async def ask_several(
+        self, address: Address, connection: int, timeout: float, *commands: Sequence[bytes]
+    ) -> list[Any]:
+        assert [command[1] for command in commands] == [b"MASTER", b"MYID", b"SENTINELS"]
+        self.asked.append(connection)
+        epoch, port = self.known[connection]
+        master = [b"ip", b"h", b"port", b"%d" % port, b"config-epoch", b"%d" % epoch, b"num-slaves", b"2"]
+        master += [b"num-other-sentinels", b"%d" % self.others.get(connection, 0)]
+        return [master, self.ids.get(connection, b"%d" % connection), []]
+
     async def ask(self, address: Address, connection: int, timeout: float, *words: bytes) -> Any:
-        if words[0] == b"SENTINEL":
-            self.asked.append(connection)
-            epoch, port = self.known[connection]
-            return [b"ip", b"h", b"port", b"%d" % port, b"config-epoch", b"%d" % epoch, b"num-slaves", b"2"]
         role, replication = self.servers[connection]
         return b"# Replication\r\nrole:%b\r\nmaster_replid:%b\r\n" % (role, replication)
 
@@ -110,3 +120,38 @@ def test_another_memory_is_a_change_and_the_same_one_is_none() -> None:
     world.servers = {100: (b"master", b"restarted empty")}
     connected(sentinels, world)
     assert told == [1]
+
+
+def test_a_sentinel_that_counts_itself_alone_is_no_majority_of_those_that_a_url_names() -> None:
+    world = World({1: (0, 100)})
+    world.servers = {100: (b"master", b"a")}
+    sentinels = watching(1, 2, 3)
+    connected(sentinels, world)
+    assert sentinels.agreed == NEVER
+    world.known[3] = (0, 100)
+    connected(sentinels, world)
+    assert sentinels.agreed > NEVER
+
+
+def test_a_sentinel_that_lost_its_memory_is_no_majority_of_those_that_it_counted_before() -> None:
+    world = World({1: (0, 100), 2: (0, 100)})
+    world.servers, world.others = {100: (b"master", b"a")}, {1: 2, 2: 2}
+    sentinels = watching(1)
+    connected(sentinels, world)
+    world.others, world.ids = {}, {1: b"another"}
+    world.servers = {100: (b"master", b"restarted")}
+    connected(sentinels, world)
+    assert sentinels.agreed == NEVER
+
+
+@pytest.mark.parametrize("real", [1, 2, 3])
+def test_one_sentinel_of_two_names_is_counted_once(real: int) -> None:
+    names = range(1, 3 * real + 1)
+    world = World(dict.fromkeys(names, (0, 100)))
+    world.servers = {100: (b"master", b"a")}
+    world.ids = {port: b"%d" % ((port - 1) // 3) for port in names}
+    world.others = dict.fromkeys(names, real - 1)
+    sentinels = watching(*names)
+    for _ in names:
+        connected(sentinels, world)
+    assert sentinels.agreed > NEVER

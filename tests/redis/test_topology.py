@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -127,6 +128,11 @@ class World:
             raise said
         self.open += 1
         return port
+
+    async def ask_several(
+        self, address: Address, connection: int, timeout: float, *commands: Sequence[bytes]
+    ) -> list[Any]:
+        raise AssertionError("only sentinels are asked several things at once")
 
     async def ask(self, address: Address, connection: int, timeout: float, *words: bytes) -> Any:
         said = self.says[connection]

@@ -32,7 +32,7 @@ Main = Callable[[RedlockStore], Coroutine[Any, Any, None]]
 COLOURS = pytest.mark.parametrize("colour", ["sync", "async"])
 
 
-def run(colour: str, url: str, main: Main) -> None:
+def run(colour: str, url: str | list[str], main: Main) -> None:
     """Run `main` with a store of this colour; closed afterwards."""
     if colour == "sync":
         drive(_within(opened(url), main))
@@ -40,14 +40,14 @@ def run(colour: str, url: str, main: Main) -> None:
         asyncio.run(_on_loop(url, main))
 
 
-def opened(url: str) -> RedlockStore:
+def opened(url: str | list[str]) -> RedlockStore:
     """A blocking store."""
     store = open_store(url, Threads(), asynchronous=False)
     assert isinstance(store, RedlockStore)
     return store
 
 
-async def _on_loop(url: str, main: Main) -> None:
+async def _on_loop(url: str | list[str], main: Main) -> None:
     store = open_store(url, Tasks(), asynchronous=True)
     assert isinstance(store, RedlockStore)
     await _within(store, main)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,10 +17,10 @@ from interlock import aio
 from interlock.backends.redlock.store import RedlockStore
 from interlock.cli import quorum_report
 from interlock.errors import InvalidURL, StoreUnfit, Unsupported
-from interlock.model import EVERYTHING, Claim, Granted
+from interlock.model import EVERYTHING, Claim, Granted, Renewal, Renewed
 from tests.redis.server import running
-from tests.redlock.colours import COLOURS, holders, holders_async, run, until
-from tests.redlock.servers import steady
+from tests.redlock.colours import COLOURS, holders, holders_async, patiently, run, started, until
+from tests.redlock.servers import quorum, say, steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
 sleepless: Any = import_module("redis.asyncio")
@@ -173,6 +175,55 @@ def test_a_server_that_has_three_names_is_no_quorum(colour: str) -> None:
             else:
                 with interlock.connect(given) as client:
                     client.lock("x").acquire(timeout=1)
+
+
+@COLOURS
+def test_servers_that_change_addresses_are_used_again(colour: str, tmp_path: Path) -> None:
+    with quorum(3) as servers:
+        paths = [tmp_path / name for name in "abc"]
+        for path, server in zip(paths, servers.all, strict=True):
+            path.symlink_to(f"{server.folder}/socket")
+
+        def swap() -> None:
+            for path, server in zip(paths, (servers[1], servers[0]), strict=False):
+                path.unlink()
+                path.symlink_to(f"{server.folder}/socket")
+            servers[2].kill()  # both of the others are needed now
+            for server in servers.all[:2]:
+                say(server, "CLIENT", "KILL", "TYPE", "normal")
+
+        async def main(store: RedlockStore) -> None:
+            await started(store)
+            swap()
+            await started(store)
+
+        run(colour, [f"unix://{path}" for path in paths], main)
+
+
+@COLOURS
+def test_a_server_that_took_the_place_of_others_does_not_renew_twice(colour: str, tmp_path: Path) -> None:
+    """The connection to its old address goes on, and it is the only one that is left of three."""
+    with quorum(3) as servers:
+        paths = [tmp_path / name for name in "abc"]
+        for path, server in zip(paths, servers.all, strict=True):
+            path.symlink_to(f"{server.folder}/socket")
+
+        async def main(store: RedlockStore) -> None:
+            await started(store)
+            assert isinstance(await patiently(store, partial(store.claim, Claim("x", "a", 60.0))), Granted)
+            for server in servers.all[:2]:
+                server.kill()
+            for path in paths[:2]:
+                path.unlink()
+                path.symlink_to(f"{servers[2].folder}/socket")
+            transport: Any = store._quorum.transport
+            transport._packing._runs.clear()  # as if it had been met under one address after the other
+            for _ in range(5):
+                await store._recovery.run_once(1.0)
+                (answer,) = await store.renew([Renewal("x", "a", 60.0)])
+                assert not isinstance(answer, Renewed)
+
+        run(colour, [f"unix://{path}" for path in paths], main)
 
 
 @COLOURS

@@ -30,7 +30,7 @@ def test_every_rule_of_a_safe_variant_is_the_shipped_one() -> None:
         assert variant.fill is shipped.fill
         assert variant.exceed is shipped.exceed
         assert variant.prune in (None, shipped.pruned)
-        assert variant.quick in (None, shipped.quick)
+        assert variant.usual in (None, shipped.usual)
         assert variant.admitted is shipped.admitted
     assert {variant.name for variant in BROKEN}.isdisjoint(variant.name for variant in SHIPPED)
 
@@ -39,8 +39,8 @@ def test_a_node_accepts_a_number_once() -> None:
     for seen in range(4):
         for ballot in range(1, 5):
             assert (shipped.accept(seen, 2, ballot, 2) is not None) == (ballot > seen)
-            assert (shipped.quick(seen, 0, ballot) is not None) == (ballot > seen > 0)
+            assert (shipped.usual(seen, 0, ballot) is not None) == (ballot > seen)
             assert shipped.fill(seen, ballot) == max(seen, ballot)
             assert shipped.pruned(ballot, seen) == max(seen, ballot)
             assert shipped.exceed(*shipped.admitted(ballot, seen)) == max(seen, ballot)
-            assert shipped.admitted(ballot, seen)[0] == 0, "a quick vote could meet what was rolled back"
+            assert shipped.admitted(ballot, seen)[0] == 0, "a usual vote could meet what was rolled back"

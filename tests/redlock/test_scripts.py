@@ -22,7 +22,6 @@ from interlock.backends.redlock.wire.requests import (
     MISMATCH,
     NO_VOTE,
     TOO_LOW,
-    UNDECIDED,
     Admit,
     CheckIn,
     Evict,
@@ -32,11 +31,11 @@ from interlock.backends.redlock.wire.requests import (
     RenewalItem,
     Request,
     Scan,
+    Start,
     Vote,
     decoded,
 )
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Standing
-from interlock.record import replaced
 from interlock.testing.redlock_node import MANY, OLD, NodeMemory
 from interlock.urls import open_store
 from tests.redis.server import Server, running
@@ -94,11 +93,9 @@ class Pair:
         seat: bytes = self.node.quorum.get("seat", b"")
         return seat.decode()
 
-    def quick(self, claim: Claim, ballot: int, seat: str | None = None) -> Vote:
-        """A quick vote for the seat that the node has, or for another. Claims with a note are never voted for so."""
-        clocks = (b"%d" % (time.time_ns() // 1000),)
-        claim = replaced(claim, note="")
-        return Vote(claim, ballot, seats=((seat or self.seat).encode() or None,), quick=True, clocks=clocks)
+    def named(self, claim: Claim, ballot: int, seat: str | None = None) -> Vote:
+        """A vote that names the seat that the node has, or another."""
+        return Vote(claim, ballot, seats=((seat or self.seat).encode(),))
 
     def _stand_clear(self) -> None:
         """Not at the very instant at which something lapses."""
@@ -181,58 +178,76 @@ def test_a_vote_tells_the_seat_to_a_client_that_does_not_know_it(server: Server)
     assert pair.ask(Vote(claim, 9, seats=(pair.seat.encode(),)))[1:] == []
 
 
-def test_a_quick_vote_raises_a_number_that_is_known_and_enters_the_claim(server: Server) -> None:
+def test_a_vote_that_names_the_seat_raises_a_number_that_is_known_and_enters_the_claim(
+    server: Server,
+) -> None:
     pair, claim = Pair(server), Claim("x", "a", 30.0, who='["né"]')
     pair.admitted()
-    assert pair.agree(pair.quick(claim, 7)) == [UNDECIDED, 1], "no number is known yet"
     assert pair.agree(Vote(claim, 8)) == YES
     assert pair.agree(Release("x", "a")) == REMOVED
-    assert pair.agree(pair.quick(claim, 8)) == [UNDECIDED, 1], "a number is accepted once"
+    assert pair.agree(pair.named(claim, 8)) == [TOO_LOW, 8], "a number is accepted once"
     assert pair.agree(Release("x", "a")) == REMOVED
-    assert pair.agree(pair.quick(claim, 9)) == YES
+    assert pair.agree(pair.named(claim, 9)) == YES
     assert pair.agree(Inspect("x"))[-1] == [("a", 9, 1, "", claim.who)]
     assert pair.agree(Renew((RenewalItem("x", "a", 30.0, None, None, 9),))) == [1, 1]
-    assert pair.agree(pair.quick(Claim("x", "b", 30.0), 10)) == [UNDECIDED, 0], "somebody else has it"
-    assert pair.agree(Vote(Claim("x", "c", 30.0), 10)) == [BUSY, 1, ("a", 9, 1, "", claim.who)]
+    refused = [BUSY, 1, ("a", 9, 1, "", claim.who)]
+    assert pair.agree(pair.named(Claim("x", "b", 30.0), 10)) == refused
     assert pair.agree(Release("x", "a", 0.0, 9)) == REMOVED
-    assert pair.agree(Vote(claim, 10)) == [TOO_LOW, 10]
+    assert pair.agree(Vote(Claim("x", "b", 30.0), 10)) == YES, "a vote that was refused has raised the number"
 
 
-def test_a_quick_vote_does_not_count_where_the_memory_was_lost_or_the_seat_is_another(server: Server) -> None:
+def test_a_vote_does_not_count_where_the_memory_was_lost_or_the_seat_is_another(server: Server) -> None:
     pair, claim = Pair(server), Claim("x", "a", 30.0)
     pair.admitted()
     assert pair.agree(Vote(claim, 7)) == YES
     pair.agree(Release("x", "a"))
-    assert pair.agree(pair.quick(claim, 8, ":1793000000000000")) == [UNDECIDED, 1]
+    old, unknown = pair.seat, ":1793000000000000"
+    assert pair.ask(pair.named(claim, 8, unknown))[1:] == [old.encode()], "it went the long way"
+    pair.node.answer(pair.named(claim, 8))
     pair.agree(Release("x", "a"))
-    old = pair.seat
     say(server, "FLUSHALL")
     pair.node.flush()
-    assert pair.agree(pair.quick(claim, 9, old)) == [UNDECIDED, 1]
-    pair.agree(Release("x", "a"))
-    assert pair.agree(CheckIn(read_only=True)) == ["", 0, 0, 0, 0, 0, pair.node.run, 0], "it left something"
+    assert pair.agree(pair.named(claim, 9, old)) == [NO_VOTE]
+    assert pair.agree(CheckIn(read_only=True)) == ["", 0, 0, 0, 0, 0, pair.node.run, 0, 0, 0], (
+        "it left something"
+    )
     pair.admitted()  # it begins anew, and somebody else uses the name
     assert pair.agree(Vote(Claim("x", "b", 1.0), 10)) == YES
     pair.agree(Release("x", "b"))
     assert pair.agree(CheckIn(read_only=True))[3] == 1000, "it does not remember a ttl of 30 s"
-    assert pair.agree(pair.quick(claim, 11, old)) == [UNDECIDED, 1]
+    pair.agree(pair.named(claim, 11, old))
+    assert pair.agree(CheckIn(read_only=True))[3] == 30_000, "it granted a ttl that it does not remember"
 
 
-def test_a_quick_vote_beside_sharers_or_after_an_eviction_is_taken_back_by_the_script(server: Server) -> None:
+def test_a_vote_beside_sharers_or_after_an_eviction_is_refused_and_changes_nothing(server: Server) -> None:
     pair, claim = Pair(server), Claim("x", "a", 30.0)
     pair.admitted()
     assert pair.agree(Vote(claim, 7)) == YES
     pair.agree(Release("x", "a"))
     assert pair.agree(Vote(Claim("x", "r", 30.0, 1, EVERYTHING), 8)) == YES
-    assert pair.agree(pair.quick(claim, 9)) == [UNDECIDED, 1]
-    assert pair.agree(Vote(claim, 10)) == [MISMATCH, EVERYTHING]
+    assert pair.agree(pair.named(claim, 9)) == [MISMATCH, EVERYTHING]
     assert [shown[0] for shown in pair.agree(Inspect("x"))[-1]] == ["r"]
     pair.agree(Release("x", "r"))
-    assert pair.agree(Vote(claim, 11)) == YES
+    assert pair.agree(Vote(claim, 9)) == YES, "a vote that was refused has raised the number"
     pair.agree(Evict("x", "a", "drill"))
-    assert pair.agree(pair.quick(claim, 12)) == [UNDECIDED, 1]
-    assert pair.agree(Vote(claim, 13)) == [EVICTED, "drill"]
+    assert pair.agree(pair.named(claim, 10)) == [EVICTED, "drill"]
     assert not pair.agree(Inspect("x"))[-1]
+    assert pair.agree(pair.named(Claim("x", "b", 30.0), 10)) == YES
+
+
+def test_a_name_that_looks_like_a_seat_and_another_name_has_its_own_number(server: Server) -> None:
+    """The seat and the name stand side by side in the name of a number, and a client may know only half of the seat."""
+    pair = Pair(server)
+    pair.prefix = ""
+    pair._packing = Packing("")
+    pair.connect()
+    pair.admitted()
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 7)) == YES
+    alike = f"{pair.seat}x"
+    assert pair.agree(Vote(Claim(alike, "a", 30.0), 8)) == YES
+    assert pair.agree(Vote(Claim(alike, "a", 30.0), 8)) == [TOO_LOW, 8]
+    pair.agree(Release("x", "a"))
+    assert pair.agree(Vote(Claim("x", "a", 30.0), 8)) == YES, "it had the number of another name"
 
 
 def test_what_is_refused_changes_nothing(server: Server) -> None:
@@ -319,6 +334,46 @@ def test_a_node_is_admitted_only_as_it_was_seen_and_when_its_time_has_come(serve
     assert pair.agree(Vote(Claim("x", "a", 30.0), 6)) == YES
 
 
+def test_a_quarantine_that_begins_in_the_future_begins_now(server: Server) -> None:
+    pair = Pair(server)
+    pair.agree(CheckIn())
+    now = pair.ask(CheckIn())[0] // 1000
+    ahead = pair.node.quorum["since"] = now + 3_600_000  # by a clock that has been set right since
+    say(server, "ZADD", f"{pair.prefix}\x1fquorum", str(-ahead), "since")
+    pair.agree(CheckIn(read_only=True))
+    assert pair.ask(CheckIn(read_only=True))[2] == ahead
+    pair.agree(CheckIn())
+    assert now <= pair.ask(CheckIn())[2] < now + 60_000
+    assert now <= pair.node.quorum["since"] < now + 60_000
+
+
+def test_a_new_node_begins_step_by_step_and_only_in_the_start_for_which_it_is_ready(server: Server) -> None:
+    pair = Pair(server)
+    pair.agree(CheckIn())
+    since = pair.node.quorum["since"] = pair.ask(CheckIn())[2]
+    assert pair.agree(Admit(since, 0, 0, start=7)) == [0], "it has not begun"
+    assert pair.agree(Start(since, 7, begun=True)) == [0], "it is not ready"
+    assert pair.agree(Start(since - 1, 7)) == [0], "it was in another life"
+    assert pair.agree(Start(since, 6)) == [1]
+    assert pair.agree(Start(since, 7)) == [1]
+    assert pair.agree(Admit(since, 0, 0, start=7)) == [0], "it has not begun"
+    assert pair.agree(Start(since, 6, begun=True)) == [0], "it is ready for another start"
+    assert pair.agree(Start(since, 7, begun=True)) == [1]
+    assert pair.agree(Start(since, 8)) == [0], "it has begun"
+    pair.agree(CheckIn(read_only=True))
+    assert pair.agree(Admit(since, 0, 0, start=8)) == [0]
+    assert pair.agree(Admit(since, 0, 0, start=7)) == [1]
+    pair.agree(CheckIn(read_only=True))
+    say(server, "FLUSHALL")
+    pair.node.flush()
+    pair.agree(CheckIn())
+    since = pair.node.quorum["since"] = pair.ask(CheckIn())[2]
+    assert pair.agree(Start(since, 7)) == [1]
+    assert pair.agree(Start(since, 0, begun=True)) == [1], "it is told that the others have begun"
+    pair.agree(CheckIn(read_only=True))
+    assert pair.agree(Admit(since, 0, 0, start=7)) == [0], "it is none of those that begin"
+
+
 def test_what_a_node_remembers_is_right_after_a_vote_that_nobody_was_in_the_way_of(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()
@@ -389,6 +444,37 @@ def test_names_are_listed_in_steps(server: Server) -> None:
     assert names == set(words(scan := Scan("n1", ""), pair.node.answer(scan))[2])
 
 
+def test_numbers_ahead_of_the_clock_leave_one_small_set_too(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    ahead = pair.ask(CheckIn(read_only=True))[0] + 10 * 365 * 86400 * 10**6  # the clock of one client, once
+    pair.agree(Vote(Claim("now", "a", 1.0), 1))
+    for n in range(3 * MANY):
+        pair.both(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
+    assert say(server, "ZCARD", f"{pair.prefix}\x1fquorum") <= 2 * MANY
+    _, _, _, top, _, floor, *_ = pair.ask(CheckIn(read_only=True))
+    assert top == ahead + 3 * MANY - 1
+    assert ahead < floor <= top
+    assert pair.ask(Vote(Claim("n0", "b", 1.0), ahead))[1:] == [TOO_LOW, floor]
+    assert pair.ask(Vote(Claim("another", "b", 1.0), floor))[1:] == [TOO_LOW, floor]
+
+
+def test_the_floor_never_falls(server: Server) -> None:
+    pair = Pair(server)
+    pair.admitted()
+    key = f"{pair.prefix}\x1fquorum"
+    ahead = pair.ask(CheckIn(read_only=True))[0] + 86400 * 10**6
+    for n in range(2 * MANY):
+        pair.ask(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
+    floor = pair.ask(CheckIn(read_only=True))[5]
+    assert floor >= ahead
+    say(server, "ZADD", key, "7", "=a number of before that has become old meanwhile")
+    for n in range(2 * MANY, 2 * MANY + 150):
+        pair.ask(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
+        assert pair.ask(CheckIn(read_only=True))[5] >= floor
+    assert say(server, "ZSCORE", key, "=a number of before that has become old meanwhile") is None
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_the_scripts_agree_with_the_specification_whatever_is_asked(server: Server, seed: int) -> None:
     chance, pair = random.Random(seed), Pair(server)
@@ -415,8 +501,8 @@ def choose(chance: random.Random, pair: Pair) -> Request:
     if draw < 0.45:
         claim = Claim(resource, id, ttl, permits, capacity, note=chance.choice(["", "né\n"]), who="[1]")
         seat = chance.choice([pair.seat, "", ":1793000000000000"])
-        if resource == "x" and seat and chance.random() < 0.5:
-            return pair.quick(claim, number, seat)
+        if pair.node.quorum.get("longest", 0) < ttl * 1000:
+            seat = ""  # no client names the seat then
         return Vote(claim, number, fill=chance.random() < 0.2, seats=(seat.encode() or None,))
     if draw < 0.6:
         note = chance.choice([None, "", "later"])
@@ -433,4 +519,8 @@ def choose(chance: random.Random, pair: Pair) -> Request:
     if draw < 0.9:
         return CheckIn(read_only=True)
     since = pair.node.quorum.get("since", 1)
-    return Admit(since, chance.choice([0, 60_000]), chance.choice([0, number]), unused=chance.random() < 0.3)
+    if draw < 0.96:
+        return Start(since, chance.choice([0, 7, 8]), begun=chance.random() < 0.3)
+    return Admit(
+        since, chance.choice([0, 60_000]), chance.choice([0, number]), start=chance.choice([0, 0, 0, 7])
+    )

@@ -19,7 +19,7 @@ from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renew
 from interlock.testing.lag import Lag, at_most
 from tests.patience import PATIENCE
 from tests.redis.server import running
-from tests.redlock.colours import COLOURS, opened, run, started, until
+from tests.redlock.colours import COLOURS, opened, patiently, run, started, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say, steady
 
 LONG = 30.0
@@ -592,6 +592,38 @@ def test_a_lost_majority_is_refused_until_an_operator_says_so(colour: str) -> No
             assert (await pair(store))[1] > before
 
         run(colour, servers.url(), main)
+
+
+@COLOURS
+def test_a_lost_majority_is_refused_though_the_others_have_never_voted(colour: str) -> None:
+    with quorum(3) as servers:
+
+        async def hold(store: RedlockStore) -> None:
+            await until(store, partial(has_votes, store, 3))
+            say(servers[2], "ACL", "SETUSER", "default", "-evalsha", "-eval")  # it misses the vote
+            assert isinstance(await patiently(store, partial(store.claim, claim(ttl=3600.0))), Granted)
+            for node in (0, 1):
+                servers[node].restart()
+            say(servers[2], "ACL", "SETUSER", "default", "+@all")
+
+        async def want(store: RedlockStore) -> None:
+            with pytest.raises(StoreUnavailable):
+                await store.inspect("x")
+            await until(store, partial(rested, store))
+            await store._recovery.run_once(PATIENCE)
+            with pytest.raises(StoreUnavailable, match="interlock quorum init"):
+                await store.claim(claim())
+
+        async def has_votes(store: RedlockStore, votes: int) -> bool:
+            await store._recovery.run_once(PATIENCE)
+            return sum(state.votes for state in await store.status()) == votes
+
+        async def rested(store: RedlockStore) -> bool:
+            found = (await store.status())[:2]
+            return all(state.votes or (state.since and not state.quarantine_left) for state in found)
+
+        run(colour, servers.url(), hold)
+        run(colour, servers.url(), want)
 
 
 def test_an_operator_admits_a_node_before_its_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock.backends.redlock.algorithm.claiming import Votes
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.wire.packing import Packing
-from interlock.backends.redlock.wire.requests import BUSY, TOO_LOW, UNDECIDED, Vote
+from interlock.backends.redlock.wire.requests import BUSY, TOO_LOW, Vote
 from interlock.model import Claim
 
 CLOCK = 1_000_000
@@ -22,17 +22,6 @@ def test_an_acceptance_ends_a_round_in_which_only_a_higher_ballot_can_help() -> 
     assert not votes.on_reply(1, [CLOCK, TOO_LOW, 9], 5.0, 5.001)
     assert not votes.on_reply(2, [CLOCK, TOO_LOW, 9], 5.0, 5.001)
     assert votes.on_reply(3, b"%d" % CLOCK, 5.0, 5.001), "it waits for a node that cannot change anything"
-
-
-def test_undecided_votes_end_a_round_when_the_others_are_too_few() -> None:
-    members = Membership(list("abcde"))
-    votes = Votes(members, Vote(Claim("x", "a", 30.0), 7, quick=True))
-    undecided = [CLOCK, UNDECIDED, 1]
-    assert not votes.on_reply(0, undecided, 5.0, 5.001)
-    assert not votes.on_reply(1, b"%d" % CLOCK, 5.0, 5.001)
-    assert not votes.on_reply(2, undecided, 5.0, 5.001)
-    assert votes.on_reply(3, undecided, 5.0, 5.001), "the scripts of all nodes should be asked now"
-    assert votes.stands == [0, 1, 2, 3], "what an undecided vote has entered must be taken back, too"
 
 
 def test_a_vote_says_who_asks_and_with_which_note_whatever_was_asked_before() -> None:

@@ -346,6 +346,41 @@ def test_the_keeper_survives_whatever_a_store_raises() -> None:
     assert failed[0].exception is not None, "the log has its traceback"
 
 
+def test_a_server_that_hangs_is_not_taken_for_an_overloaded_machine() -> None:
+    """An operator who reads that the machine is overloaded looks at the wrong machine."""
+    scene = Scene(exclusive=False)
+    node = scene.cluster.add_process()
+
+    async def hold() -> None:
+        leases = [await node.client.lock(f"r{ttl}", ttl=ttl).acquire() for ttl in (9.0, 10.0, 12.0, 30.0)]
+        assert all(leases)
+        node.link.cut()
+        await node.runtime.sleep(25.0)
+
+    scene.play(30.0, scene.start(node, hold()))
+    kinds = {type(event) for event in node.events}
+    assert events.Doubtful in kinds
+    assert events.KeeperLagged not in kinds, [str(event) for event in node.events]
+
+
+def test_a_process_that_was_paused_is_told_so() -> None:
+    scene = Scene(ttl=30.0)
+    node = scene.cluster.add_process()
+
+    async def hold() -> None:
+        async with node.client.lock("r"):
+            await node.runtime.sleep(40.0)
+
+    holder = scene.start(node, hold())
+    scene.play(12.0)  # it was renewed once
+    node.pause()
+    scene.play(15.0)
+    node.resume()
+    scene.play(60.0, holder)
+    (lagged,) = [event for event in node.events if isinstance(event, events.KeeperLagged)]
+    assert 6.0 < lagged.seconds < 9.0
+
+
 def test_a_waiter_that_timed_out_does_not_hold_up_the_queue() -> None:
     scene = Scene(ttl=30.0)
     holder, hasty, patient = (

@@ -96,14 +96,14 @@ def stood(run: Run, id: str) -> bool:
 def check_evictions(run: Run) -> None:
     """`b` holds now, and is evicted while `e` waits."""
     place = ask(run, "e")[1]
-    (row,) = run(steps.EVICT, "r", None, "why", steps.REMEMBERED)
+    (row,) = run(steps.EVICT, "r", None, "why", steps.REMEMBERED, "first")
     assert (row[1], bool(row[8])) == ("b", True)
     assert len(row) == 9
     assert run(steps.RENEW, [renewal("b")], "")[0][:2] == ("e", "why")
     assert (ask(run, "b")[0], ask(run, "b")[4]) == ("e", "why")
     assert run(steps.FIND, "r", "b", "", 0) == []
     assert standing(run, "e") == (steps.IN, True, place)
-    assert run(steps.EVICT, "r", "nobody", "why", steps.REMEMBERED) == []
+    assert run(steps.EVICT, "r", "nobody", "why", steps.REMEMBERED, "second") == []
     assert stood(run, "e")
 
 

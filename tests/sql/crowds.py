@@ -151,7 +151,7 @@ def check_wrong_tokens(url: str) -> None:
         places = store._state.places
         places["a"], places["b"] = places["b"], places["a"]
         places["second"] = (0, 17)
-        asked = [Renewal("x", id, 60.0) for id in ("a", "b", "first", "second")]
+        asked = [Renewal("x", id, 60.0, waiting=len(id) > 1) for id in ("a", "b", "first", "second")]
         assert drive(store.renew(asked)) == [Renewed(60.0)] * 4
         assert drive(store.release("x", "a"))
         assert [one.id for one in drive(store.inspect("x")).standings] == ["b", "first", "second"]

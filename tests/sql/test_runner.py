@@ -9,6 +9,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.sql import steps
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.backends.sql.runner import Runner
@@ -22,6 +23,7 @@ class Connection:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.installed = self.drained = 0
+        self.pace = ConnectPace(5.0)
 
     async def borrow(self, until: float, patient: bool) -> tuple[Any, bool]:
         return self, False
@@ -54,7 +56,7 @@ class Connection:
 
 def run(connection: Connection, step: str = steps.CLAIM, timeout: float = 5.0) -> Rows:
     runtime = Threads()
-    return drive(Runner(connection, runtime, connect_timeout=5.0).run(step, (), runtime.now() + timeout))
+    return drive(Runner(connection, runtime).run(step, (), runtime.now() + timeout))
 
 
 def test_a_step_that_did_nothing_is_sent_again_until_it_succeeds() -> None:
@@ -69,14 +71,15 @@ def test_a_missing_table_is_created_once() -> None:
         run(Connection(NotInstalled("no table"), NotInstalled("no table")))
 
 
-def test_a_step_whose_answer_was_lost_is_sent_again_once_unless_it_is_a_release() -> None:
+def test_a_step_whose_answer_was_lost_is_sent_again_once_unless_it_is_a_release_or_a_write() -> None:
     connection = Connection(Broken("reset"), "done")
     assert run(connection) == [("done",)]
     assert connection.drained == 1
     with pytest.raises(Broken, match="reset again"):
         run(Connection(Broken("reset"), Broken("reset again")))
-    with pytest.raises(Broken, match="reset"):
-        run(Connection(Broken("reset"), "done"), steps.RELEASE)
+    for step in (steps.RELEASE, steps.WRITE):
+        with pytest.raises(Broken, match="reset"):
+            run(Connection(Broken("reset"), "done"), step)
 
 
 def test_after_a_lost_answer_nobody_is_told_that_nothing_was_done() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.sql.user_connections import UserSource
+from interlock.backends.sql.user_connections import Engine, UserSource
 from interlock.errors import Unreached
+from interlock.testing.lag import at_most
+from tests.patience import PATIENCE, until
 
 
 class Lender:
@@ -26,6 +32,9 @@ class Lender:
 
     async def give_back(self, lent: Any, sound: bool) -> None:
         self.returned.append((lent, sound))
+
+    def show_new(self, learn: Any) -> None:
+        raise NotImplementedError
 
 
 class Link:
@@ -67,3 +76,46 @@ def test_a_connection_that_will_not_do_goes_back_as_unsound() -> None:
 def test_what_the_pool_says_is_in_the_error() -> None:
     with pytest.raises(Unreached, match="there: no connection from the pool: pool exhausted"):
         drive(source(Lender(TimeoutError("pool\n exhausted"))).borrow(0.0, False))
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    """An engine of one connection, whose own patience is long."""
+    made = sqlalchemy.create_engine(
+        "sqlite://",
+        poolclass=sqlalchemy.QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        pool_timeout=2 * PATIENCE,
+        connect_args={"check_same_thread": False},
+    )
+    yield made
+    made.dispose()
+
+
+def test_an_engine_whose_connections_are_all_in_use_keeps_a_caller_for_its_time_only(engine: Any) -> None:
+    lender = Engine(engine)
+    with engine.connect():
+        with at_most(0.3 + 0.2), pytest.raises(TimeoutError, match="free"):
+            drive(lender.lend(0.3))
+    until(lambda: engine.pool.checkedout() == 0)  # what came too late was given back
+    lent, _ = drive(lender.lend(PATIENCE))
+    assert engine.pool.checkedout() == 1
+    drive(lender.give_back(lent, True))
+    assert engine.pool.checkedout() == 0
+
+
+def test_one_that_comes_free_in_time_is_lent(engine: Any) -> None:
+    lender = Engine(engine)
+    held = engine.connect()
+    back = threading.Timer(0.2, held.close)
+    back.start()
+    lent, _ = drive(lender.lend(PATIENCE))
+    drive(lender.give_back(lent, True))
+    back.join()
+
+
+def test_the_error_of_an_engine_that_cannot_connect_is_its_own() -> None:
+    engine = sqlalchemy.create_engine("sqlite:////no/such/folder/x.db")
+    with pytest.raises(sqlite3.OperationalError):
+        drive(Engine(engine).lend(PATIENCE))

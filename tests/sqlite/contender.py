@@ -237,6 +237,12 @@ class Orders:
         self.client.close()
         say(closed=True)
 
+    def close_and_connect(self) -> None:
+        """Come anew, while the client that was closed is still referred to."""
+        self.client.close()
+        self.closed, self.client = self.client, interlock_at(self.path)
+        say(connected=True)
+
     def event_wait(self, name: str) -> None:
         say(set=self.client.event(name).wait(PATIENCE), at=now())
 

@@ -20,7 +20,7 @@ from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.steps import IN
 from interlock.errors import SettingsMismatch
-from interlock.model import Busy, Claim, Queue, Renewal, Standing
+from interlock.model import Busy, Claim, Granted, Queue, Renewal, Standing
 from interlock.ports import Store
 from tests.sqlite.common import ManualClock
 
@@ -71,7 +71,8 @@ def script(seed: int, length: int = 60) -> Iterator[Any]:
                 yield order, chance.choice("xy"), chance.random() < 0.7, chance.choice(["v", None])
 
 
-def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, Any, Any]:
+def asked(store: Store, step: Any, versions: dict[str, int], held: set[str]) -> Coroutine[Any, Any, Any]:
+    """The call of a step; those of `held` were told that they hold, and are renewed as a holder's."""
     match step:
         case ("claim", id, ttl, place_ttl, queued):
             resource, permits, capacity = WISHES[id]
@@ -80,7 +81,11 @@ def asked(store: Store, step: Any, versions: dict[str, int]) -> Coroutine[Any, A
             return store.release(WISHES[id][0], id, linger)
         case ("renew", renewals):
             return store.renew(
-                [Renewal(WISHES[id][0], id, ttl, None, permits) for id, ttl, permits in renewals], 1.0
+                [
+                    Renewal(WISHES[id][0], id, ttl, None, permits if id in held else None, id not in held)
+                    for id, ttl, permits in renewals
+                ],
+                1.0,
             )
         case ("evict", id, everyone):
             return store.evict(WISHES[id][0], None if everyone else id, "to see")
@@ -116,9 +121,9 @@ def plain(answer: Any) -> Any:
     return answer
 
 
-def answered(store: Store, step: Any, versions: dict[str, int]) -> Any:
+def answered(store: Store, step: Any, versions: dict[str, int], held: set[str]) -> Any:
     try:
-        return plain(drive(asked(store, step, versions)))
+        return plain(drive(asked(store, step, versions, held)))
     except SettingsMismatch as mismatch:
         return mismatch.args
 
@@ -134,6 +139,7 @@ def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
         space = Space(lambda: manual.now, Threads().guard(), lambda: manual.micros)  # noqa: B023
         reference = MemoryStore(space, Threads())
         versions: dict[str, int] = {}
+        held: set[str] = set()
         with TemporaryDirectory() as folder:
             # Two stores take turns: what one remembers for itself must not matter.
             files = [
@@ -146,9 +152,11 @@ def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
                 elif step[0] == "wall":
                     manual.micros += step[1]
                 else:
-                    expected = answered(reference, step, versions)
-                    assert answered(files[turn % 2], step, versions) == expected, f"seed {seed}: {step}"
-                    if step[0] == "write" and expected is not None:
+                    expected = answered(reference, step, versions, held)
+                    assert answered(files[turn % 2], step, versions, held) == expected, f"seed {seed}: {step}"
+                    if step[0] == "claim":
+                        (held.add if isinstance(expected, Granted) else held.discard)(step[1])
+                    elif step[0] == "write" and expected is not None:
                         versions[step[1]] = expected.version
             for file in files:
                 drive(file.close())
@@ -179,6 +187,7 @@ def test_nobody_who_waits_is_left_behind(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         manual = ManualClock()
         told: dict[str, float] = {}
+        held: set[str] = set()
         with TemporaryDirectory() as folder:
             path = f"{folder}/locks.db"
             store = open_store(path, Threads(), asynchronous=False, clock=manual.clock)
@@ -189,7 +198,9 @@ def test_nobody_who_waits_is_left_behind(block: int) -> None:
                         manual.now += step[1]
                     elif step[0] in ("claim", "release", "renew", "evict"):
                         with suppress(SettingsMismatch):
-                            answer = drive(asked(store, step, {}))
+                            answer = drive(asked(store, step, {}, held))
+                            if step[0] == "claim":
+                                (held.add if isinstance(answer, Granted) else held.discard)(step[1])
                             if isinstance(answer, Busy):
                                 told[step[1]] = manual.now + answer.retry_after
                     check_nobody_is_left_behind(file, manual.now, told, seed)

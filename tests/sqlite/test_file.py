@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import interlock
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite import SqliteStore
 from interlock.backends.sql.sqlite.file import connection as lockfile
@@ -57,13 +58,14 @@ def test_a_new_file_is_marked_as_ours_and_uses_a_write_ahead_log(store: SqliteSt
 
 @pytest.mark.skipif(os.name != "posix", reason="needs file modes")
 def test_the_file_and_its_directory_belong_to_the_user_alone(opened: Open, tmp_path: Path) -> None:
-    path = tmp_path / "new" / "locks.db"
+    path = tmp_path / "new" / "state" / "interlock" / "locks.db"
     before = os.umask(0)
     try:
         drive(opened(str(path)).claim(claim()))
     finally:
         os.umask(before)
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    for made in (path.parent, path.parent.parent, tmp_path / "new"):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700, made
     for each in path.parent.iterdir():
         assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
 
@@ -76,6 +78,28 @@ def test_the_default_file_lies_in_the_users_state_directory(monkeypatch: pytest.
     for ignored in ("", "relative/path"):
         monkeypatch.setenv("XDG_STATE_HOME", ignored)
         assert location.default_path() == "/home/me/.local/state/interlock/locks.db"
+
+
+@linux
+@pytest.mark.parametrize("home", [None, "relative/home", "."])
+def test_without_a_home_the_default_file_is_refused_and_not_one_of_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None
+) -> None:
+    """Two processes in two folders would have two files, and both would hold one lock."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_STATE_HOME", "INTERLOCK_URL"):
+        monkeypatch.delenv(name, raising=False)
+    if home is None:
+        monkeypatch.delenv("HOME", raising=False)
+        monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # as in a container that runs as any number
+    else:
+        monkeypatch.setenv("HOME", home)
+    with pytest.raises(StoreUnfit, match=r"set \$INTERLOCK_URL.*or HOME"):
+        interlock.connect()
+    assert not os.listdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with interlock.connect() as client:
+        assert client.lock("r").acquire(blocking=False)
 
 
 def test_every_statement_is_right_and_has_a_header(store: SqliteStore) -> None:
@@ -193,7 +217,7 @@ def test_the_mount_under_a_directory_is_found() -> None:
 
 @linux
 def test_a_read_only_filesystem_is_refused(opened: Open, tmp_path: Path) -> None:
-    with mounted("-t", "tmpfs", "tmpfs", at=tmp_path / "disk"):
+    with mounted("-t", "tmpfs", "-o", "mode=700", "tmpfs", at=tmp_path / "disk"):
         drive(opened(str(tmp_path / "disk/locks.db")).close())
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
         for name in ("locks.db", "new.db"):
@@ -225,7 +249,7 @@ def claim_many(store: SqliteStore) -> None:
 def test_a_disk_that_fills_up_refuses_claims_keeps_what_was_granted_and_recovers(
     opened: Open, tmp_path: Path
 ) -> None:
-    with mounted("-t", "tmpfs", "-o", "size=512k", "tmpfs", at=tmp_path / "disk"):
+    with mounted("-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", at=tmp_path / "disk"):
         store = opened(str(tmp_path / "disk/locks.db"))
         assert isinstance(drive(store.claim(claim("held", "h"))), Granted)
         filler = tmp_path / "disk/filler"
@@ -241,7 +265,7 @@ def test_a_disk_that_fills_up_refuses_claims_keeps_what_was_granted_and_recovers
 
 @linux
 def test_a_full_disk_is_refused_at_once(opened: Open, tmp_path: Path) -> None:
-    disk = mounted("-t", "tmpfs", "-o", "size=16k", "tmpfs", at=tmp_path / "disk")
+    disk = mounted("-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", at=tmp_path / "disk")
     with disk, pytest.raises(StoreUnfit, match="its disk is full"):
         opened(str(tmp_path / "disk/locks.db"))
 

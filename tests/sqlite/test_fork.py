@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -16,7 +18,7 @@ from interlock.model import Granted
 from interlock.testing.lag import stretched
 from tests.patience import PATIENCE
 from tests.sqlite.common import claim, eventually
-from tests.sqlite.contender import Contender
+from tests.sqlite.contender import Contender, surroundings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 
@@ -119,3 +121,31 @@ def test_a_child_refuses_a_file_whose_connection_it_inherited_open(store: Sqlite
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["Python knows nothing", "Python is told afterwards"])
+def test_a_child_that_c_code_has_forked_refuses_the_file(path: str, told: bool) -> None:
+    """As an embedding server forks, which tells Python afterwards, or a library that tells nobody."""
+    program = (
+        "import ctypes, os, sys, interlock\n"
+        "client = interlock.connect(sys.argv[1]); lease = client.lock('r').acquire()\n"
+        "child = ctypes.PyDLL(None).fork()\n"
+        "if child == 0:\n"
+        f"    {told} and ctypes.pythonapi.PyOS_AfterFork_Child()\n"
+        "    refused = 0\n"
+        "    for ask in (client.lock('other').acquire, lambda: interlock.connect(sys.argv[1])):\n"
+        "        try: ask()\n"
+        "        except interlock.StoreUnfit as error: refused += 'connect after the fork' in str(error)\n"
+        "    os._exit(refused)\n"
+        "refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "lease.renew(); lease.release()\n"
+        "print(refused, client.lock('other').acquire(blocking=False) is not None)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"sqlite:///{path}"],
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout == "2 True\n", done.stderr

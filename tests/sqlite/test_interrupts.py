@@ -14,11 +14,12 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.file.inodes import UnmovedFunction
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
-from interlock.model import Claim, Granted
+from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 
@@ -140,3 +141,79 @@ def test_a_look_for_a_grant_that_is_interrupted_keeps_no_old_snapshot(opened: Op
     database._read_verified = read  # type: ignore[method-assign]
     assert drive(other.release("r", "a"))
     assert not drive(store.inspect("r")).standings
+
+
+# ---- errors that stay, in the question whether the files are still there -----------------------------
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, KeyboardInterrupt])
+def test_an_error_that_stays_ends_the_statement_and_is_raised(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The statement holds the write lock of the file while it asks."""
+    store, other = opened(), opened()
+    drive(store.claim(claim("warm", "w")))
+    database, deadline = store._database, store.now() + PATIENCE
+
+    def fail(_: int) -> os.stat_result:
+        raise error
+
+    def release() -> bool | None:
+        values = ("warm", "w", 0, "warm", "w", "q")
+        return database.single(deadline, store.now(), CLAIMS["release_alone"], values)
+
+    assert database._identity is not None
+    assert database._connection is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", fail)
+        database._unmoved = UnmovedFunction(database._identity)
+    database._connection.create_function("unmoved", 0, database._unmoved.ask)
+    database._identity.changed, database._verify_at = 1, deadline
+    with pytest.raises(error):
+        release()
+    assert isinstance(drive(other.claim(claim("r", "b"))), Granted)
+    database._unmoved, database._verify_at, database._identity.changed = None, 0.0, -1
+    assert release()
+
+
+@pytest.mark.timeout(30)
+def test_a_program_that_closes_the_descriptor_of_the_directory_keeps_its_locks(opened: Open) -> None:
+    """Daemons close every descriptor that they do not know."""
+    store, other = opened(), opened()
+    identity = None
+
+    def dated() -> bool:
+        nonlocal identity
+        drive(store.claim(claim("warm", "w")))
+        drive(store.release("warm", "w"))
+        identity = store._database._identity
+        return identity is not None and identity.changed >= 0
+
+    until(dated)
+    assert identity is not None
+    os.close(identity.directory)
+    for number in range(3):
+        assert isinstance(drive(store.claim(claim("r", f"{number}"))), Granted)
+        assert isinstance(drive(other.claim(claim("r", "b", queued=False))), Busy)
+        assert drive(store.release("r", f"{number}"))
+        store._database._verify_at = 0.0
+
+
+def test_an_interrupt_is_not_lost_with_the_function_that_kept_it(opened: Open) -> None:
+    """A second Ctrl-C can end the generator while it keeps the first: SQLite tells only of an error in a function."""
+    store = opened()
+    drive(store.claim(claim("warm", "w")))
+    database = store._database
+    connection = database._connection
+    assert connection is not None
+    assert database._unmoved is not None
+
+    def die() -> bool:
+        raise KeyboardInterrupt
+
+    connection.create_function("unmoved", 0, die)
+    database._unmoved._struck = KeyboardInterrupt("the first")
+    with pytest.raises(KeyboardInterrupt, match="the first"):
+        drive(store.release("warm", "w"))
+    assert drive(store.release("warm", "w"))

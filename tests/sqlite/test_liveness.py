@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import shutil
 import signal
@@ -18,8 +20,10 @@ import pytest
 import interlock
 from interlock import bytelock
 from interlock._core.drive import drive
-from interlock.backends.sql.sqlite import SqliteStore
-from interlock.backends.sql.sqlite.file import liveness, location
+from interlock._runtime.threads import Threads
+from interlock.backends.sql.sqlite import SqliteStore, open_store
+from interlock.backends.sql.sqlite.file import inodes, liveness, location
+from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Granted
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
@@ -287,6 +291,106 @@ def test_closing_the_last_store_closes_every_descriptor_of_the_file(opened: Open
     assert descriptors(path) == 0
 
 
+def test_clients_that_are_closed_leave_no_descriptor(path: str) -> None:
+    kept = []
+    for _ in range(20):
+        with interlock.connect(f"sqlite:///{path}") as client, client.lock("r"):
+            kept.append(client)  # it may be referred to after it was closed
+        assert descriptors(path) == 0
+
+
+def test_clients_that_are_dropped_leave_no_descriptor(tmp_path: Path) -> None:
+    for number in range(20):
+        client = interlock.connect(f"sqlite:///{tmp_path}/{number}.db")
+        with client.lock("r"):
+            pass
+        del client
+    gc.collect()
+    assert sum(descriptors(str(tmp_path / f"{number}.db")) for number in range(20)) == 0
+
+
+def test_files_that_are_refused_leave_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("remember the milk\n" * 200)
+    path.chmod(0o600)
+    with pytest.raises(interlock.StoreUnfit):
+        interlock.connect(f"sqlite:///{path}")
+    gc.collect()
+    assert descriptors(str(path)) == 0
+
+
+def test_what_a_dropped_client_holds_stands_while_its_process_lives(path: str) -> None:
+    with Contender(path) as other:
+        store = open_store(path, Threads(), asynchronous=False)
+        drive(store.claim(claim("r", ttl=TTL)))
+        del store
+        gc.collect()
+        assert other.ask("acquire", "r", timeout=0)["token"] is None
+
+
+def test_a_file_that_cannot_be_opened_again_just_now_keeps_its_life(
+    path: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process has run out of descriptors while all its connections were closed, and claims of its own stand."""
+    store = opened()
+    drive(store.claim(claim("r", ttl=TTL)))
+    store._database.leave()
+
+    def none_left(path: str, holder: object) -> liveness.Liveness:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched, pytest.raises(StoreUnavailable, match="Too many open"):
+        patched.setattr(inodes, "present", none_left)
+        drive(store.inspect("r", timeout=0.05))
+    with Contender(path) as other:
+        assert other.ask("acquire", "r", timeout=0)["token"] is None
+
+
+def test_dropping_a_client_leaves_the_locks_of_sqlite_to_the_others(path: str, opened: Open) -> None:
+    """Closing any descriptor of a file drops the locks that this process has on it."""
+    kept = opened()
+    drive(kept.claim(claim("kept", "k")))
+    for _ in range(3):
+        open_store(path, Threads(), asynchronous=False)
+        gc.collect()
+    with Contender(path) as visitor:
+        visitor.ask("acquire", "other")
+        visitor.ask("release", "other")
+        visitor.ask("close")  # the last process to leave would remove the log
+    assert os.path.exists(path + "-wal")
+    assert drive(kept.release("kept", "k"))
+
+
+def test_one_file_under_two_names_keeps_its_life_until_both_are_left(path: str, tmp_path: Path) -> None:
+    """The file is moved while it is in use, and opened under its new name, too."""
+    first, moved = interlock.connect(f"sqlite:///{path}"), tmp_path / "moved.db"
+    with first.lock("warm"):
+        pass
+    for suffix in ("-shm", "-wal", ""):
+        os.rename(path + suffix, f"{moved}{suffix}")
+    with Contender(str(moved)) as other, interlock.connect(f"sqlite:///{moved}") as second:
+        with second.lock("r", ttl=TTL):
+            with (
+                first,
+                first.lock("r"),
+            ):  # in a new file, of course; the life in the old one ends for this client
+                pass
+            assert other.ask("acquire", "r", timeout=0)["token"] is None
+
+
+def test_a_child_forked_after_a_client_was_closed_does_not_keep_a_killed_parent_alive(path: str) -> None:
+    with interlock.connect(f"sqlite:///{path}") as client, Contender(path) as parent:
+        parent.ask("close_and_connect")
+        parent.ask("acquire", "r", ttl=TTL)
+        child = parent.ask("fork_and_sleep")["child"]
+        try:
+            parent.process.kill()
+            parent.process.wait()
+            assert client.lock("r").acquire(timeout=SOON)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 def test_closing_one_store_leaves_the_locks_of_sqlite_to_the_others(path: str, opened: Open) -> None:
     """Closing any descriptor of a file drops the locks that this process has on it."""
     kept = opened()
@@ -339,5 +443,6 @@ def test_only_the_next_ahead_is_watched(path: str) -> None:
 def test_the_file_of_a_presence_is_a_path(store: SqliteStore, path: str) -> None:
     locked = store.liveness_byte()
     assert locked is not None
-    assert locked[0] == str(Path(path).resolve())
+    assert locked[0] == str(Path(path).resolve()) + "-run"
+    assert Path(locked[0]).stat().st_mode & 0o777 == 0o600
     assert locked[1] == store._database.liveness.life > 0

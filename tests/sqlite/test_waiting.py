@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,26 +202,55 @@ def test_a_flood_of_strangers_datagrams_wakes_nobody_and_breaks_nothing(opened: 
     assert took[0] < 10 * notifier.NET
 
 
-def test_a_flood_costs_little_and_a_hand_over_is_still_quick(opened: Open) -> None:
-    """Anybody on the machine may ring; the address of a bell is no secret."""
+@pytest.mark.parametrize("topic", ["cnobody", "cb"])
+def test_a_flood_costs_little_and_a_hand_over_is_still_quick(opened: Open, topic: str) -> None:
+    """Anybody on the machine may ring; the place of a bell is no secret, and its topics can be guessed."""
     holder, waiter = opened(), opened()
     stand(holder, claim(id="a"))
     (busy,) = stand(waiter, claim(id="b"))
-    flood = subprocess.Popen([sys.executable, "-c", FLOOD, waiter._notifier.hang()], stdout=subprocess.PIPE)
-    try:
-        assert flood.stdout is not None
-        flood.stdout.readline()
-        with waiting(lambda: waiter.wait(claim(id="b"), busy, PATIENCE)) as took:
-            eventually(lambda: waiter._notifier._deaf_until > 0)
-            before, began = time.process_time(), time.monotonic()
-            time.sleep(1.0)
-            spent = (time.process_time() - before) / (time.monotonic() - began)
-            drive(holder.release("r", "a"))
-    finally:
-        flood.kill()
-        flood.communicate()
+    with flooded(waiter, topic), waiting(lambda: waiter.wait(claim(id="b"), busy, PATIENCE)) as took:
+        eventually(lambda: waiter._notifier._deaf_until > 0)
+        spent = spent_in_a_second()
+        drive(holder.release("r", "a"))
     assert spent < 0.25, f"{100 * spent:.0f} % of a core"
     assert took[0] < SOON / 2
+
+
+def test_a_flood_between_rings_for_somebody_is_a_flood(opened: Open) -> None:
+    store = opened()
+    store._notifier.hang()
+    waiter = Waiter(threading.Event(), "cb", resource="r")
+    store._notifier._waiters.add(waiter, *waiter.topics)  # and no thread that listens, too
+
+    class Bell(Doorbell):
+        rings = cycle([["cb"], [doorbell.UNKNOWN], ["cb", doorbell.UNKNOWN]])
+
+        def receive(self, timeout: float, most: int = 1) -> list[str]:
+            return next(self.rings)
+
+    for _ in range(300):
+        store._notifier._receive(0.0, Bell())
+    assert store._notifier._deaf_until > 0.0
+
+
+def spent_in_a_second() -> float:
+    """The share of a core that this process takes."""
+    before, began = time.process_time(), time.monotonic()
+    time.sleep(1.0)
+    return (time.process_time() - before) / (time.monotonic() - began)
+
+
+@contextmanager
+def flooded(store: SqliteStore, topic: str) -> Iterator[None]:
+    """Another process sends datagrams to the doorbell of a store without end, as fast as it can."""
+    words = [sys.executable, "-c", FLOOD, store._notifier.hang().partition("#")[0], topic]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as flood:
+        try:
+            assert flood.stdout is not None
+            flood.stdout.readline()
+            yield
+        finally:
+            flood.kill()
 
 
 FLOOD = """
@@ -227,12 +259,42 @@ bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 where = "\\0" + sys.argv[1][1:] if sys.argv[1].startswith("@") else sys.argv[1]
 print("ready", flush=True)
 while True:
-    for nonsense in (b"cnobody", b"x", b"\\n" * 60000):
+    for nonsense in (sys.argv[2].encode(), b"x", b"\\n" * 60000):
         try:
             bell.sendto(nonsense, where)
         except OSError:
             pass
 """
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses have another form")
+def test_nothing_is_sent_to_an_address_that_is_not_a_doorbells(tmp_path: Path) -> None:
+    """Whoever shares the file may write any address into a row, and root may be the one who rings."""
+    bell, stranger, named = Doorbell(), *(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+    try:
+        stranger.bind(str(tmp_path / "notify"))
+        named.bind("\0systemd/notify")
+        key = bell.hang().partition("#")[2]
+        for address in (
+            str(tmp_path / "notify"),
+            f"{tmp_path}/notify#{key}",
+            "@systemd/notify",
+            "x",
+            "@",
+            "#",
+        ):
+            bell.ring(address, ["READY=1"])
+        bell.ring(f"@systemd/notify#{key}", ["READY=1"])
+        for other in (stranger, named):
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.recv(100)
+        bell.ring(bell.address, ["c"])
+        assert bell.receive(PATIENCE) == ["c"]
+    finally:
+        bell.take_down()
+        stranger.close()
+        named.close()
 
 
 def test_rings_that_are_meant_for_somebody_are_no_flood(opened: Open) -> None:

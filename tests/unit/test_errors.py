@@ -16,6 +16,7 @@ from interlock.who import Who
 
 WHO = Who("worker-7", 211, "MainThread", "billing/run.py:88").pack()
 HOLDER = Standing("id", 1793, 1, True, 41.2, 20.0, "", WHO)
+RAW = "\x1b[2J\x07\n2026-01-01 ERROR forged"
 FOREIGNER = Standing("id", 0, 1, True, 0.0, 20.0, "", "another program")  # as a store shows it
 
 EXAMPLES: dict[errors.InterlockError, type[BaseException]] = {
@@ -160,6 +161,24 @@ def test_a_timeout_says_what_is_known_of_who_is_in_the_way(
 def test_a_loss_says_what_happened_and_what_follows(cause: str, words: str) -> None:
     error = errors.LeaseLost("orders/42", 1793, cause, "making room" if cause == "evicted" else "")
     assert str(error) == f"orders/42: lease with token 1793 is lost: {words}; another may hold it now"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.LeaseLost("x", 7, "evicted", RAW),
+        errors.LeaseLost("x", 7, "owner_ended", RAW),
+        errors.Evicted("x", RAW),
+        errors.ForeignKey("x", RAW),
+        errors.StoreUnfit(f"the server says: {RAW}"),
+        errors.StoreUnavailable(f"the server says: {RAW}"),
+        errors.InvalidURL(RAW),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_words_of_others_cannot_draw_on_a_screen_or_forge_a_line(error: errors.InterlockError) -> None:
+    assert str(error).isprintable()
+    assert "forged" in str(error)
 
 
 def test_a_mismatch_says_what_to_do() -> None:

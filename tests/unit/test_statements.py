@@ -53,6 +53,27 @@ def test_a_statement_that_was_cut_short_is_known() -> None:
     assert held.abandoned == 1
 
 
+def test_a_statement_that_cannot_be_cleaned_up_does_not_keep_the_others_from_it() -> None:
+    class Poisoned(Held):
+        def _abandon(self) -> None:
+            super()._abandon()
+            if self.abandoned < 3:
+                raise RecursionError
+
+    poisoned, held = Poisoned(), Held()
+    for each in (poisoned, held):
+        with pytest.raises(Struck):
+            strike(Manager(each))
+    with pytest.raises(RecursionError):
+        sweep()
+    assert (poisoned.abandoned, held.abandoned) == (1, 1)
+    with pytest.raises(RecursionError):
+        sweep()
+    sweep()
+    sweep()
+    assert (poisoned.abandoned, held.abandoned) == (3, 1)
+
+
 def test_a_frame_that_a_profiler_keeps_does_not_keep_the_statement_alive() -> None:
     """Of `ExitMethod.__get__`, for example: the object that the statement keeps must not be a variable of it."""
     held, kept = Held(), list[FrameType]()

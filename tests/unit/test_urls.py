@@ -25,7 +25,7 @@ REFUSED = {
     "memroy://": "did you mean memory://?",
     "ftp://example.org": "names no store interlock knows; use sqlite, memory, redis, ",
     "http://[bad": "names no store interlock knows",
-    "redis://[bad": "Invalid IPv6 URL",
+    "redis://[bad": "an address of IPv6 stands in brackets",
     "memory://x?ttl=3": "takes a name and no options",
     "memory://x#y": "takes a name and no options",
     "sqlite://host/path": "a file has no host",

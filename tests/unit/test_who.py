@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.model import Standing
 from interlock.who import Who
 
 PLAIN = Who("web-1", 211, "MainThread", "billing/run.py:88")
@@ -32,7 +33,18 @@ def test_text_of_other_programs_is_shown_as_it_is(text: str) -> None:
     assert Who.parse(text) == Who(host=text)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, f"{'[' * 900}{']' * 900}", '["h",1e999,"",""]'])
+def test_text_that_was_made_to_hurt_is_shown_as_it_is(text: str) -> None:
+    assert Who.parse(text).host.startswith(text[:1])
+
+
 @given(st.text(), st.integers(0, 2**31), st.text(), st.text(), st.text())
 def test_everything_packed_is_read_again(host: str, pid: int, thread: str, site: str, kind: str) -> None:
     who = Who(host, pid, thread, site, kind)
     assert Who.parse(who.pack()) == who
+
+
+def test_a_standing_tells_its_caller_in_words() -> None:
+    standing = Standing("id", 7, 1, True, 41.0, 20.0, "", PLAIN.pack())
+    assert standing.caller == PLAIN
+    assert str(standing.caller) == "web-1 pid 211 MainThread (billing/run.py:88)"

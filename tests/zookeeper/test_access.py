@@ -43,6 +43,14 @@ def test_what_one_user_locks_another_cannot_touch_and_is_told_why(ensemble: Serv
         pass
 
 
+def test_no_log_line_has_a_password_at_any_level(ensemble: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    with interlock.connect(with_user(ensemble.fresh(), "ann:xqzsecret")) as client, client.lock("x"):
+        pass
+    assert "Sending request" in caplog.text
+    assert "xqzsecret" not in caplog.text
+
+
 def test_open_nodes_are_for_everybody_who_says_so(ensemble: Servers) -> None:
     url = ensemble.fresh(acl="open")
     with interlock.connect(with_user(url, "ann:secret")) as ann, interlock.connect(url) as anybody:
@@ -85,7 +93,8 @@ def test_sasl_without_its_library_says_what_to_install() -> None:
 
 def test_a_server_without_a_connection_to_spare_costs_no_lease_and_the_next_try_works() -> None:
     with running(1, extra=["maxClientCnxns=2"]) as crowded:
-        url, ttl = crowded.fresh(session=stretched(2.0)), stretched(2.0)
+        ttl = stretched(2.0)
+        url = crowded.fresh(session=ttl)
         with (
             interlock.connect(url, ttl=ttl) as holder,
             interlock.connect(url, ttl=ttl, connect_timeout=0.6) as late,
@@ -189,7 +198,7 @@ def test_a_server_that_is_not_there_is_one_sentence_on_the_command_line() -> Non
     assert done.returncode == 69
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"interlock: {url.partition('?')[0]}: no server could be reached in 1 s (")
+    assert line.startswith(f"interlock: {url.partition('?')[0]}: no server could be reached in 1.0 s (")
 
 
 def test_what_kazoo_says_can_be_read_by_whoever_wants_it(caplog: pytest.LogCaptureFixture) -> None:

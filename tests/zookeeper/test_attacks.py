@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.servers.between import Between
+from tests.attacks.servers.hanging import Hanging
 from tests.attacks.servers.inside import Inside
+from tests.attacks.servers.repeated import Repeated
 from tests.attacks.servers.site import Site
 from tests.zookeeper.ensemble import running
 
@@ -24,4 +26,12 @@ class TestInside(Inside):
 
 
 class TestBetween(Between):
+    pass
+
+
+class TestRepeated(Repeated):
+    pass
+
+
+class TestHanging(Hanging):
     pass

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 import interlock
 from interlock import aio
-from interlock.errors import LeaseLost, StaleToken, Unsupported
+from interlock.errors import LeaseLost, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.guards.zookeeper import AsyncGuard, Guard
 from tests.zookeeper.ensemble import Servers
 
@@ -109,3 +110,50 @@ def test_tasks_have_the_same(zk: Any, url: str) -> None:
 
     asyncio.run(work())
     assert zk.get(zk.place)[0] == b"async"
+
+
+def test_a_forked_child_is_told_at_once_that_the_connection_is_its_parents(zk: Any) -> None:
+    """The thread of the connection is the parent's, so the child waited for ever."""
+    guard, name = Guard(zk), uuid4().hex
+    guard.accept(name, token=1)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            guard.accept(name, token=2)
+        except StoreUnfit:
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    guard.accept(name, token=1)
+
+
+def test_a_mark_that_is_no_number_is_an_error_of_ours(zk: Any) -> None:
+    guard, name = Guard(zk), uuid4().hex
+    guard.accept(name, token=1)
+    zk.set(guard.path(name), b"many")
+    with pytest.raises(StoreUnfit, match="no token"):
+        guard.accept(name, token=2)
+
+
+def test_an_answer_that_is_lost_says_whether_the_write_may_have_been_applied(
+    zk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, name = Guard(zk), uuid4().hex
+
+    class Lost:
+        def get(self) -> Any:
+            raise ConnectionLoss
+
+    real = zk.transaction
+
+    def losing() -> Any:
+        transaction = real()
+        commit = transaction.commit_async
+        transaction.commit_async = lambda: commit() and Lost()
+        return transaction
+
+    monkeypatch.setattr(zk, "transaction", losing)
+    with pytest.raises(StoreUnavailable, match="may have been applied"):
+        guard.commit(name, lambda t: t.set_data(zk.place, b"new"), token=7)

@@ -7,11 +7,12 @@ import random
 import pytest
 
 from interlock.backends.zookeeper.paths import (
+    LAST,
     Paths,
     Place,
     claim_prefix,
+    counts,
     escaped,
-    in_order,
     places,
     unescaped,
 )
@@ -81,12 +82,13 @@ def test_a_queue_is_read_from_the_names_of_its_nodes() -> None:
     ]
 
 
-def test_the_order_survives_the_overflow_of_the_sequence_numbers() -> None:
-    numbers = [2**31 - 2, 2**31 - 1, -(2**31), -(2**31) + 1]
-    shuffled = [
-        Place(number, str(number), "", 1, 1) for number in (numbers[2], numbers[0], numbers[3], numbers[1])
-    ]
-    assert [place.sequence for place in in_order(shuffled)] == numbers
+def test_a_claim_whose_number_is_near_the_end_of_the_numbers_does_not_count() -> None:
+    prefix = claim_prefix("a", 1, 1)
+    assert counts(f"{prefix}0000000000")
+    assert counts(f"{prefix}{LAST - 1}")
+    assert not counts(f"{prefix}{LAST}")
+    assert not counts(f"{prefix}{2**31 - 1}")
+    assert not counts(f"{prefix}{-(2**31)}")
 
 
 def test_an_id_may_have_any_letters() -> None:

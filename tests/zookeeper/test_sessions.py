@@ -39,6 +39,7 @@ from interlock.errors import (
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
 from interlock.urls import open_store
+from interlock.wording import duration
 from tests.patience import PATIENCE, until
 from tests.server_process import free_port
 from tests.zookeeper.ensemble import Servers, running
@@ -157,6 +158,81 @@ def test_a_ttl_beyond_the_session_is_refused_where_it_is_known(ensemble: Servers
         with pytest.raises(InvalidSetting, match="limit to 1 min"):
             client.lock("x").acquire()
         assert client.lock("x", ttl=60).acquire()
+
+
+def without_session(url: str) -> str:
+    return url.partition("?")[0]
+
+
+@pytest.mark.parametrize("ttl", [2.0, 45.0])
+def test_a_session_lives_as_long_as_the_ttl_of_its_client_so_a_killed_holder_blocks_no_longer(
+    url: str, ttl: float
+) -> None:
+    with interlock.connect(without_session(url), ttl=ttl) as client:
+        with client.lock("x") as lease:
+            assert lease.ttl == ttl
+        session = link_of(client).session
+        assert session is not None
+        assert session.timeout == pytest.approx(ttl, abs=0.01)
+        with pytest.raises(InvalidSetting, match=f"and {duration(ttl)} on zookeeper"):
+            client.lock("x", ttl=2 * ttl)
+    kazoo = KazooClient(hosts=without_session(url).removeprefix("zookeeper://"), timeout=10.0)
+    with interlock.connect(kazoo, ttl=ttl) as client, client.lock("x"):
+        session = link_of(client).session
+        assert session is not None
+        assert session.timeout == pytest.approx(ttl, abs=0.01)
+
+
+def test_the_usual_ttl_follows_the_session_where_the_servers_end_it_sooner() -> None:
+    with running(1, extra=["maxSessionTimeout=3000"]) as ensemble:
+        url = without_session(ensemble.fresh())
+        with interlock.connect(url) as client:
+            with client.lock("x") as lease:
+                assert lease.ttl == pytest.approx(3.0, abs=0.01)
+                began, before = time.monotonic(), lease.deadline
+                until(lambda: lease.deadline > before + 3.5)
+                assert time.monotonic() - began < PATIENCE
+                lease.check()
+            barrier, condition = client.barrier("b", 1), client.condition("c")
+            barrier.wait(timeout=PATIENCE)
+            with condition:
+                assert not condition.wait(timeout=0.3)
+            with pytest.raises(InvalidSetting, match=r"and 3(\.0)? s"):
+                client.lock("x", ttl=4).acquire()
+        with (
+            interlock.connect(url, ttl=30) as client,
+            pytest.raises(InvalidSetting, match=r"limit to 3(\.0)? s"),
+        ):
+            client.lock("x").acquire()
+
+        async def same() -> None:
+            async with aio.connect(url) as client, client.lock("x") as lease:
+                assert lease.ttl == pytest.approx(3.0, abs=0.01)
+
+        asyncio.run(same())
+
+
+def test_waiters_of_barriers_and_conditions_live_with_a_session_that_is_shorter_than_their_time(
+    ensemble: Servers,
+) -> None:
+    with interlock.connect(ensemble.fresh(session=6), ttl=6) as client:
+        barrier, condition = client.barrier("b", 2), client.condition("c")
+        woken: list[bool] = []
+
+        def wait() -> None:
+            barrier.wait(timeout=PATIENCE)
+            with condition:
+                barrier.wait(timeout=PATIENCE)
+                woken.append(condition.wait(timeout=PATIENCE))
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        barrier.wait(timeout=PATIENCE)
+        barrier.wait(timeout=PATIENCE)
+        with condition:
+            condition.notify()
+        waiter.join()
+        assert woken == [True]
 
 
 def test_min_hold_outlives_the_session_that_released_it(url: str, kazoo: Any) -> None:
@@ -313,8 +389,6 @@ def test_a_users_own_client_gives_its_address_and_keeps_its_session(ensemble: Se
     client.close()
     assert kazoo.get_children(f"{place}/interlock/x") == []
     assert theirs.exists("/mine"), "the user's session went on"
-    with pytest.raises(InvalidSetting, match="20 s"):
-        interlock.connect(theirs, ttl=30)
 
     async def same() -> None:
         async with aio.connect(theirs, ttl=10) as client, client.lock("x"):
@@ -475,18 +549,19 @@ def test_an_interrupt_when_the_connection_has_just_begun_leaves_one_connection(
         if strikes:
             raise strikes.pop()
 
-    def connections() -> int:
-        return sum(thread.name == "interlock-zookeeper" for thread in threading.enumerate())
+    def connections() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "interlock-zookeeper"}
 
+    # Those of earlier tests may end meanwhile.
     before = connections()
     with interlock.connect(url) as client:
         monkeypatch.setattr(Handler, "spawn", interrupted)
         with pytest.raises(KeyboardInterrupt):
             client.lock("x").acquire()
         with client.lock("x", timeout=PATIENCE) as lease:
-            until(lambda: connections() == before + 1)
+            until(lambda: len(connections() - before) == 1)
             lease.renew()
             lease.check()
         with client.lock("x", timeout=PATIENCE):
             pass
-    until(lambda: connections() == before)
+    until(lambda: not connections() - before)

@@ -135,11 +135,11 @@ def test_what_was_read_with_an_earlier_reply_counts_as_ready() -> None:
     near, far = socket.socketpair()
     wire: Any = Wire(near)
     wire.setblocking(False)
-    far.sendall(b"abcdefgh")
+    far.sendall(b"\0\0\0\4abcd")
     assert ready([wire], [], [], 10.0)[0] == [wire]
-    assert wire.recv(3) == b"abc"
+    assert wire.recv(4) == b"\0\0\0\4"
     assert ready([wire], [], [], 0.0)[0] == [wire]
-    assert wire.recv(100) == b"defgh"
+    assert wire.recv(100) == b"abcd"
     assert ready([wire], [], [], 0.0)[0] == []
     far.close()
     assert ready([wire], [], [], 10.0)[0] == [wire]

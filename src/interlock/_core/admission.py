@@ -46,11 +46,12 @@ def retry_after(permits: Sequence[int], lapses_in: Sequence[float], place: int, 
 
 
 def let_in_matters(permits: Sequence[int], place: int, capacity: int) -> bool:
-    """Whether a waiter at `place` must also learn that the claim it watches was let in, not only that it left.
+    """Whether a waiter at `place` must also learn that the claim it watches was let in, not only that it
+    left.
 
-    So it is for those who stand behind the first waiter of a count that is full: when that one is let in, the next
-    becomes the first, and must watch every holder. A store on which being let in changes nothing that can be watched
-    has to make such a change.
+    So it is for those who stand behind the first waiter of a count that is full: when that one is let in, the
+    next becomes the first, and must watch every holder. A store on which being let in changes nothing that
+    can be watched has to make such a change.
     """
     shares = all(ahead + permits[place] <= capacity for ahead in permits[:place])
     return shares and place > admitted(permits, capacity)
@@ -67,14 +68,17 @@ def asks_at_renewal(
 ) -> bool:
     """Whether the renewal of the place of a waiter must have it ask the store: see `Traits.renewals_wake`.
 
-    `ttls` says for how long each claim was last renewed, and `let_in` how many from the front know that they are in.
+    `ttls` says for how long each claim was last renewed, and `let_in` how many from the front know that they
+    are in.
 
-    A waiter looks at the claim just ahead. If that one is about to lapse, the waiter asks, and learns when. The first waiter looks
-    at all holders, and asks also if it fits. That is enough: every change ahead is made by a call, which rings whom it concerns,
-    or it is a lapse. However many have died ahead of a waiter, the one just ahead of it is among them, or lives and looks itself.
+    A waiter looks at the claim just ahead. If that one is about to lapse, the waiter asks, and learns when.
+    The first waiter looks at all holders, and asks also if it fits. That is enough: every change ahead is
+    made by a call, which rings whom it concerns, or it is a lapse. However many have died ahead of a waiter,
+    the one just ahead of it is among them, or lives and looks itself.
 
-    About to lapse means that less than half of its time is left: a claim is renewed after a third of its ttl. Half of our own
-    time, if that is shorter: our place is renewed after a third of it again, and then there is time enough.
+    About to lapse means that less than half of its time is left: a claim is renewed after a third of its ttl.
+    Half of our own time, if that is shorter: our place is renewed after a third of it again, and then there
+    is time enough.
     """
     watched = range(place) if place <= let_in else range(place - 1, place)
     late = any(lapses_in[ahead] <= min(ttls[ahead], place_ttl) / 2 for ahead in watched)

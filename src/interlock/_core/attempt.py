@@ -1,10 +1,11 @@
-"""The acquire loop: one attempt to take one lease. Every synchronizer, on every store, sync and async, runs it.
+"""The acquire loop: one attempt to take one lease. Every synchronizer, on every store, sync and async, runs
+it.
 
     claim -> Granted                                    one round trip if nobody is in the way
     claim -> Busy -> wait -> claim -> ... -> Granted    a place in the queue, which the keeper keeps alive
 
-The file follows an attempt in order: the call, the cohort, the claim, the wait, and the way back. Whatever interrupts
-an attempt, at any await, leaves nothing behind: the claim is taken back, to the end (`undo`).
+The file follows an attempt in order: the call, the cohort, the claim, the wait, and the way back. Whatever
+interrupts an attempt, at any await, leaves nothing behind: the claim is taken back, to the end (`undo`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from interlock.errors import (
     HeldUp,
     InterlockError,
     StoreUnavailable,
+    StoreUnfit,
     Unreached,
 )
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
 from interlock.record import replaced
+from interlock.wording import duration
 
 if TYPE_CHECKING:
     from interlock._core.client import Client
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 LONG_WAIT = 1.0  # seconds after which the listener is told that a caller waits, and for whom
 BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
 TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
+# Seconds in which a connection is refused; a store that took longer has had its time to be connected to.
+AT_ONCE = 0.25
 NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
 BLANK = Granted(0, 0.0)  # of a lease that is made before it is known whether it will be granted
 
@@ -50,6 +55,7 @@ class Attempt:
         "_last_reply",
         "_pauses",
         "_place",
+        "_refused",
         "_runtime",
         "_stands",
         "_undisturbed",
@@ -97,6 +103,7 @@ class Attempt:
         self.lease: Lease | None = None
         self.over = False  # it has ended without a lease, and nothing of it is left
         self._stands = False  # our claim may stand in the store
+        self._refused = False  # the store has refused to make it: see `remove`
         self._place: QueuePlace | None = None
         self._pauses = 0  # how often it has paused without a place in the queue
         self._wait_reported = False
@@ -121,13 +128,20 @@ class Attempt:
     # ---- the call -----------------------------------------------------------------
 
     def at_once(self) -> Lease | None:
-        """The lease, if the store decides here and nobody is in the way; otherwise `run` goes on. After an error, `undo` it."""
+        """The lease, if the store decides here and nobody is in the way; otherwise `run` goes on.
+
+        After an error, `undo` it.
+        """
         client, claim, holding = self.client, self.claim, self._holding
         if not client.decides_here or claim.block > 1 or holding is None:
             return None
         client.attempts[self] = None  # as in `run`, which ends it, or `undo`
         self._stands = True
-        granted = client.store.claim_idle(claim)
+        try:
+            granted = client.store.claim_idle(claim)
+        except StoreUnfit:
+            self._refused = True
+            raise
         # As `_usable` says, but for a call that most would pay for.
         if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH:
             return None
@@ -147,8 +161,7 @@ class Attempt:
             if client.decides_here and not self._stands and (lease := self.at_once()) is not None:
                 return lease
             client.attempts[self] = None  # closing the client waits for us
-            called = None if self.claim.block == 1 else client.cohorts.join(self)
-            if called is not None:
+            if self.claim.block > 1 and (called := client.cohorts.join(self)) is not None:
                 granted = await self._stand_in_line(called)
             else:
                 self._stands = True
@@ -158,6 +171,9 @@ class Attempt:
                 except StoreUnavailable as error:
                     self._stands = not isinstance(error, Unreached)
                     answer = await self._ask(error)
+                except StoreUnfit:
+                    self._refused = True
+                    raise
                 granted = answer if self._usable(answer) else await self._wait(answer)
             if granted is None:
                 self._give_up()
@@ -165,8 +181,8 @@ class Attempt:
             if isinstance(granted, Lease):
                 lease = granted
             else:
-                asked = self.asked if granted.sent is None else granted.sent
-                lease = client.lease_type(holding, self.claim, granted, asked, self.owner)
+                self._follow_session()
+                lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
             self.lease = lease
             holding.enrol(self, lease)
             return lease
@@ -178,11 +194,22 @@ class Attempt:
             if client.closed:
                 client.attempt_ended()
 
+    def _follow_session(self) -> None:
+        """Cut a ttl that nobody has chosen to that of the session, now that the servers have said how long
+        it lives.
+        """
+        longest = self.client.store.traits.max_ttl
+        if self.claim.ttl > longest:
+            self.claim = replaced(self.claim, ttl=longest)
+
     def _give_up(self) -> None:
         """The time was up, and nothing stands in the store."""
         if self.claim.block > 1:
             self.client.cohorts.leave(self)
         self.over = True
+        self._report_timeout()
+
+    def _report_timeout(self) -> None:
         waited = self._runtime.now() - self.began
         self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead))
 
@@ -194,7 +221,9 @@ class Attempt:
         return lease
 
     async def timed_out(self) -> InterlockError:
-        """The error for a caller that must not go on without the lease; it names the holders if the store can."""
+        """The error for a caller that must not go on without the lease; it names the holders if the store
+        can.
+        """
         resource, store = self.claim.resource, self.client.store
         waited = self._runtime.now() - self.began
         try:
@@ -206,7 +235,9 @@ class Attempt:
     # ---- the cohort: behind another attempt of the same client ---------------------
 
     async def _stand_in_line(self, called: Signal) -> Granted | Lease | None:
-        """Wait behind the head; but not long, or a later waiter of another client would be let in before us."""
+        """Wait behind the head; but not long, or a later waiter of another client would be let in before
+        us.
+        """
         client = self.client
         granted = await self._inherited(called, min(self.left(), TURN))
         if granted is not None:
@@ -219,7 +250,9 @@ class Attempt:
         return await self.granted()
 
     async def _inherited(self, called: Signal, timeout: float) -> Lease | None:
-        """Wait for the claim of another attempt: the lease that is to have it; None if it was not passed on to us."""
+        """Wait for the claim of another attempt: the lease that is to have it; None if it was not passed
+        on to us.
+        """
         assert self._holding is not None
         # Made before the wait: afterwards everybody who wants the lock waits for us.
         lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
@@ -285,7 +318,9 @@ class Attempt:
             if failure is not None:
                 # Then others of us are being answered, and it is not our turn yet.
                 tries += not isinstance(failure, HeldUp)
-                if (tries >= TRIES and not self._queues()) or self.left() <= 0:
+                if (
+                    (tries >= TRIES or self._unreachable(failure)) and not self._queues()
+                ) or self.left() <= 0:
                     raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
                 await self._runtime.sleep(max(0.0, min(self.left(), pause)))
@@ -296,9 +331,20 @@ class Attempt:
             except StoreUnavailable as error:
                 failure = error
                 self._stands = stood or not isinstance(error, Unreached)
+            except StoreUnfit:
+                self._refused = not stood
+                raise
+
+    def _unreachable(self, failure: StoreUnavailable) -> bool:
+        """Whether there was time to connect, and it did not suffice: a caller waits for a dead server
+        once, not three times.
+        """
+        return type(failure) is Unreached and self._runtime.now() - self.asked > AT_ONCE
 
     def _queues(self) -> bool:
-        """Whether the store has told us of a place in the queue, so recently that the place may still live."""
+        """Whether the store has told us of a place in the queue, so recently that the place may still
+        live.
+        """
         if self._place is None:
             return False
         heard = max(self._last_reply, self._place.refreshed)
@@ -308,6 +354,7 @@ class Attempt:
 
     async def _wait(self, answer: ClaimAnswer) -> Granted | Lease | None:
         """Wait in the store's queue and ask again until the claim is granted or gone, or the time is up."""
+        late = False
         try:
             while not self._usable(answer):
                 if isinstance(answer, Gone):
@@ -316,7 +363,12 @@ class Attempt:
                 if isinstance(answer, Busy):  # named in errors
                     self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
                 self._last_reply = self._runtime.now()
-                if (left := self.left()) <= 0:
+                if (left := self.left()) <= 0 and isinstance(answer, Granted):
+                    # Granted, and used up on arrival, as after a slow connect. Nobody else has it: not a None.
+                    if late:
+                        raise self._too_late(answer)
+                    late, self._until = True, self._runtime.now()  # with a grace of its own
+                elif left <= 0:
                     await self.take_back(FOR_EVER if self._until is None else self._until)
                     return None
                 granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
@@ -327,7 +379,8 @@ class Attempt:
                 except StoreUnavailable:
                     if self.left() > 0 or not self._queues():
                         raise
-                    # The store has been answering, and is only too busy for a last question: it said who is ahead.
+                    # The store has been answering, and is only too busy for a last question: it said who is
+                    # ahead.
                     await self.take_back(self._until if self._until is not None else FOR_EVER)
                     return None
             return answer
@@ -335,8 +388,16 @@ class Attempt:
             if self._place is not None:
                 self._leave_queue()
 
+    def _too_late(self, granted: Granted) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.claim.resource}: the store has granted it, but each answer took longer than half of its "
+            f"ttl of {duration(granted.ttl)}; choose a longer ttl"
+        )
+
     async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
-        """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with a claim of our own."""
+        """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with
+        a claim of our own.
+        """
         self._stands = False
         if not self.heir_who:
             raise Evicted(self.claim.resource, gone.reason)
@@ -347,7 +408,9 @@ class Attempt:
         return await self._ask()
 
     async def _await_turn(self, busy: Busy, left: float) -> Granted | Lease | None:
-        """Pause until asking again may help, at most `left` seconds; a usable grant if there is one meanwhile."""
+        """Pause until asking again may help, at most `left` seconds; a usable grant if there is one
+        meanwhile.
+        """
         client, inherits = self.client, True
         while True:
             if not self._wait_reported:
@@ -364,7 +427,8 @@ class Attempt:
     def _watched(self, busy: Busy) -> bool:
         """Whether the renewals of our place watch over it, so that there is no reason to ask the store now.
 
-        So it is if nothing has ended the pause, the place was renewed in time, and no lapse ahead was to be waited for.
+        So it is if nothing has ended the pause, the place was renewed in time, and no lapse ahead was to be
+        waited for.
         """
         place, now = self._place, self._runtime.now()
         if place is None or not self._undisturbed or not self.client.store.traits.renewals_wake:
@@ -408,15 +472,20 @@ class Attempt:
         try:
             granted = await client.store.wait(claim, busy, limit)
         except StoreUnavailable:
-            # Asking again will tell; but not at once: a store that answers and cannot wait would be asked without end.
+            # Asking again will tell; but not at once: a store that answers and cannot wait would be asked
+            # without end.
             await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
             return None
         if granted is None:
             self._undisturbed = self._runtime.now() >= until
             return None
-        # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
-        self.asked = place.refreshed
-        return granted if self._usable(granted) else None
+        if granted.sent is None:
+            # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
+            granted = Granted(granted.token, granted.ttl, place.refreshed, granted.unconfirmed)
+        if not self._usable(granted):
+            return None
+        self.asked = self._runtime.now()  # it was granted while we waited
+        return granted
 
     def _keep_place(self) -> QueuePlace:
         """Have the keeper renew our place in the store's queue, which was refreshed when we asked last."""
@@ -441,7 +510,9 @@ class Attempt:
         await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
 
     def _report_long_wait(self, left: float) -> float:
-        """Report a wait that has become long, once; return how long to wait at most, so as not to miss that moment."""
+        """Report a wait that has become long, once; return how long to wait at most, so as not to miss
+        that moment.
+        """
         client, waited = self.client, self._runtime.now() - self.began
         if waited < LONG_WAIT:
             return min(left, LONG_WAIT - waited)
@@ -467,6 +538,8 @@ class Attempt:
     async def undo(self) -> None:
         """Leave nothing behind: nobody got hold of the result. May be repeated."""
         lease, client = self.lease, self.client
+        if lease is not None:
+            lease._never_used()  # first: the keeper may have to do the rest
         if client.inside():  # a signal handler or a garbage collector ended us in the midst of a guard
             client.keeper.hand_over(self)
             self._ended()
@@ -505,12 +578,15 @@ class Attempt:
             cohorts.leave(self)
 
     async def take_back(self, until: float) -> None:
-        """Remove the claim from the store, to the end, whatever interrupts; from `until` on, leave it to the keeper."""
+        """Remove the claim from the store, to the end, whatever interrupts; from `until` on, leave it to
+        the keeper.
+        """
         if self._stands:
             await self._runtime.finish(lambda: self._remove(until))
 
     async def _take_back_quietly(self) -> None:
-        """Take the claim back after an error, whether or not the store has granted it: its id makes that safe.
+        """Take the claim back after an error, whether or not the store has granted it: its id makes that
+        safe.
 
         A store that hangs must not hold up a caller that wants to be gone: then the keeper goes on.
         """
@@ -526,11 +602,12 @@ class Attempt:
         if self.client.inside():
             self.client.keeper.hand_over(self)
             return
-        await remove(self.client, self.claim, until=until)
+        await remove(self.client, self.claim, until=until, refused=self._refused)
         self._stands = False
 
     def _abandon(self) -> None:
-        """The `with` statement has ended. If it was interrupted before it gave the lease back, the keeper does so.
+        """The `with` statement has ended. If it was interrupted before it gave the lease back, the keeper
+        does so.
 
         Never waits: it may be called in the midst of anything.
         """

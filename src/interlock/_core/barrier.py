@@ -1,7 +1,7 @@
 """Barriers on a register, with the behaviour of `threading.Barrier`.
 
-The value is {parties, gen, arrived, state, broken}; None when nobody waits and nothing is broken. `arrived` has the id
-of each party at its index; null where somebody has left again.
+The value is {parties, gen, arrived, state, broken}; None when nobody waits and nothing is broken. `arrived`
+has the id of each party at its index; null where somebody has left again.
 
     filling   some have arrived in generation `gen`, an id its first arrival drew
     acting    all have arrived, the last one, `actor`, runs the action; newcomers wait for the next generation
@@ -10,11 +10,11 @@ of each party at its index; null where somebody has left again.
 A party of generation g is through when the register speaks of another generation, unless g is in
 `broken`, the list of generations that a reset threw out: a slow party must not take that for passing.
 
-Each party also stands in a `Room` while it waits: it enters that before it is listed in `arrived`, under the same id.
-So an id that is listed and does not stand is that of a process that was killed, or paused for longer than its claim
-lives. Whoever arrives next leaves it out of the list; if it is the one that runs the action, the barrier breaks. A
-process that wakes up after such a pause arrives again, under a new id; if its generation has gone on without it, or
-nobody can tell, it gets BrokenBarrier.
+Each party also stands in a `Room` while it waits: it enters that before it is listed in `arrived`, under the
+same id. So an id that is listed and does not stand is that of a process that was killed, or paused for longer
+than its claim lives. Whoever arrives next leaves it out of the list; if it is the one that runs the action,
+the barrier breaks. A process that wakes up after such a pause arrives again, under a new id; if its
+generation has gone on without it, or nobody can tell, it gets BrokenBarrier.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from typing import Any, Literal, TypeAlias
 
 from interlock._core import register, timing
 from interlock._core.client import Client
-from interlock._core.register import Cell, check_agreed
+from interlock._core.register import Cell, check_agreed, not_ours
 from interlock._core.removal import FOR_EVER, GONE, Removal
 from interlock._core.room import Room
 from interlock.errors import BrokenBarrier, InterlockError, StoreUnavailable
 from interlock.ports import WAITERS
+from interlock.wording import duration
 
 REMEMBERED = 32  # generations thrown out by a reset that slow waiters may still ask for
 SPREAD = 8  # the eighth party looks after the one that runs the action half as often as the first
@@ -66,7 +67,9 @@ class BarrierCell:
         if value is None:
             self.known_broken = False
             return {"parties": self.parties, "gen": None, "arrived": [], "state": "filling", "broken": []}
-        check_agreed(self.name, self.parties, value["parties"])
+        if not _well_formed(value):
+            raise not_ours(self.name, value)
+        check_agreed(self.name, self.parties, value["parties"], "parties")
         self.known_broken = value["state"] == "broken"
         return dict(value)
 
@@ -100,7 +103,8 @@ class BarrierCell:
             state["state"] = "broken"
             return state, "broken"
 
-        fate, _ = await self.cell.change(decide, until, again=True)
+        # An abort names no generation: the second time it would break what was reset since the first.
+        fate, _ = await self.cell.change(decide, until, again=gen is not None)
         self.known_broken = fate == "broken"
         return fate
 
@@ -110,13 +114,16 @@ class BarrierCell:
 
     async def reset(self) -> None:
         def decide(value: Any) -> tuple[Any, None]:
+            if value is not None and not _well_formed(value):
+                return None, None
             state = self.state(value)
             broken = list(state["broken"])
             if state["gen"] is not None:
                 broken.append(state["gen"])
             return self.rest(broken), None
 
-        await self.cell.change(decide, again=True)
+        # Not `again`: the second time it would throw out a generation that has arrived since the first.
+        await self.cell.change(decide)
         self.known, self.known_broken = 0, False
 
     async def n_waiting(self) -> int:
@@ -130,6 +137,28 @@ class BarrierCell:
     async def broken(self) -> bool:
         value, _ = await self.cell.read()
         return bool(self.state(value)["state"] == "broken")
+
+
+def _well_formed(value: Any) -> bool:
+    """Whether the value can be ours. Another program may have written to the store."""
+    match value:
+        case {
+            "parties": int(),
+            "gen": str() | None,
+            "arrived": [*arrived],
+            "state": str(state),
+            "broken": [*broken],
+        }:
+            known = state in ("filling", "broken") or (
+                state == "acting" and isinstance(value.get("actor"), str)
+            )
+            return (
+                known
+                and all(id is None or isinstance(id, str) for id in arrived)
+                and all(isinstance(gen, str) for gen in broken)
+            )
+        case _:
+            return False
 
 
 class Visit:
@@ -165,8 +194,8 @@ class Visit:
 
     def _left_behind(self) -> BrokenBarrier:
         return BrokenBarrier(
-            f"{self._barrier.name}: this process was paused or cut off for more than {self._room.ttl:g} s, "
-            "and the others may have gone on without it"
+            f"{self._barrier.name}: this process was paused or cut off for more than "
+            f"{duration(self._room.ttl)}, and the others may have gone on without it"
         )
 
     async def _leave(self) -> Removal:
@@ -203,7 +232,9 @@ class Visit:
         living: set[str] = set()
 
         async def look(value: Any) -> None:
-            """The room, read after the register: everybody that is listed there has stood in the room before."""
+            """The room, read after the register: everybody that is listed there has stood in the room
+            before.
+            """
             living.clear()
             if self._barrier.state(value)["arrived"]:
                 living.update(await self._room.standings(timing.patience(self._left())))
@@ -294,7 +325,8 @@ class Visit:
         return await self._barrier.break_up(self._ours, self._until) if listed else "broken"
 
     async def _look_after(self, actor: str, first: bool) -> float:
-        """Break the barrier if the party that runs the action is dead; otherwise return how long to wait for its end.
+        """Break the barrier if the party that runs the action is dead; otherwise return how long to wait for
+        its end.
 
         Most actions are over before anybody looks. The first parties look more often than the last: of a
         thousand not everybody must ask every few seconds.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakMethod, finalize
 
@@ -42,14 +42,16 @@ class Client:
         runtime: Runtime,
         keeper_runtime: Runtime,
         *,
-        ttl: float,
+        ttl: float | None,
         listener: Callable[[events.Event], object] | None,
         lease_type: type[Lease],
     ) -> None:
         self.store, self.decides_here = store, store.decides_here
         self.runtime = runtime
         self._keeper_runtime = keeper_runtime
-        self.ttl = timing.checked_ttl(ttl, store.traits)
+        usual = min(timing.USUAL_TTL, store.traits.max_ttl)
+        self.ttl = timing.checked_ttl(usual if ttl is None else ttl, store.traits)
+        store.expect_ttl(self.ttl, at_most=ttl is None)
         self.usual_terms = Terms(store.traits, self.ttl, USUAL, permits=1, capacity=1, passes=True)
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
@@ -76,7 +78,9 @@ class Client:
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def emit(self, event: events.Event) -> None:
-        """Call the listener on the caller's thread; never on the keeper's, which a slow listener would hold up."""
+        """Call the listener on the caller's thread; never on the keeper's, which a slow listener would
+        hold up.
+        """
         if self._listener is not None:
             if self.keeper.here():
                 self._keeper_runtime.later(self._notify, event)
@@ -104,6 +108,17 @@ class Client:
         if self.closed:
             raise ClientClosed("this client was closed")
 
+    @contextmanager
+    def while_open(self) -> Iterator[None]:
+        """Around a call that may be under way when the client is closed: the caller is told that, and not
+        that the store failed.
+        """
+        try:
+            yield
+        except StoreUnavailable:
+            self.check_open()
+            raise
+
     def drain(self) -> None:
         """Have the waiters pause before they ask again: the process is about to end.
 
@@ -112,20 +127,24 @@ class Client:
         self._draining_until = self.runtime.now() + DRAINING
 
     def draining(self) -> float:
-        """Seconds for which no waiter should ask for a place again; 0.0 or less if the client is not draining."""
+        """Seconds for which no waiter should ask for a place again; 0.0 or less if the client is not
+        draining.
+        """
         return self._draining_until - self.runtime.now() if self._draining_until else 0.0
 
-    async def release_all(self, timeout: float = CLOSING) -> None:
-        """Give back everything that is held, within a bound; a lease that cannot be given back lapses by itself."""
+    async def release_all(self, by: Owner, timeout: float = CLOSING) -> None:
+        """Give back everything that is held, within a bound; a lease that cannot be given back lapses by
+        itself.
+        """
         until = self.runtime.now() + timeout
         unexpected: Exception | None = None
         for lease in list(self.leases):
             try:
                 left = until - self.runtime.now()
                 if left > 0:
-                    await lease._give_back(left=left)
+                    await lease._give_back(left=left, by=by)
                 else:  # nobody looks after it from here on, so nobody may believe that it is held
-                    lease._withdraw()
+                    lease._withdraw(by)
             except NotHeld:
                 pass  # lost, or given back by its holder meanwhile
             except InterlockError as error:
@@ -145,9 +164,11 @@ class Client:
         return [attempt for attempt in list(self.attempts) if attempt.runner is not self._closer]
 
     async def _see_attempts_end(self, timeout: float = 1.0, taking_back: float = TAKING_BACK) -> None:
-        """Wait for the attempts that are asking the store now: if one gets a lease, it needs the store to give it back.
+        """Wait for the attempts that are asking the store now: if one gets a lease, it needs the store to
+        give it back.
 
-        An attempt that has had no answer by then is not waited for: its claim is taken back for it, by its id.
+        An attempt that has had no answer by then is not waited for: its claim is taken back for it, by its
+        id.
         """
         self._closer = self.runtime.runner()
         self._none_under_way = self.runtime.signal()
@@ -167,7 +188,9 @@ class Client:
             signal.set()
 
     def _others_releasing(self) -> list[Lease]:
-        """Leases that others are releasing right now; a release of our own, which we interrupt, cannot end while we wait."""
+        """Leases that others are releasing right now; a release of our own, which we interrupt, cannot end
+        while we wait.
+        """
         return [lease for lease in list(self.releasing) if lease._owner is not self._closer]
 
     async def _see_releases_end(self, timeout: float = 1.0) -> None:
@@ -187,46 +210,50 @@ class Client:
                 with suppress(Exception):  # what cannot be taken back lapses by itself
                     await self.store.release(claim.resource, claim.id, 0.0, timing.patience(left))
 
-    async def close(self, error: BaseException | None = None) -> None:
+    async def close(self, error: BaseException | None = None, by: Owner | None = None) -> None:
         """Give back what is held, end the keeper, give up connections. Closing twice is harmless.
 
-        A store that hangs holds up a caller for several seconds at most. A caller that is cancelled here, or that closes
-        because of such an `error`, is not held up: what the store has not taken back soon lapses by itself.
+        Bodies hear of it if their leases are not those of `by`, who closes it; None stands for the caller. A
+        store that hangs holds up a caller for several seconds at most. A caller that is cancelled here, or
+        that closes because of such an `error`, is not held up: what the store has not taken back soon lapses
+        by itself.
         """
         if self.closed:
             return
         if self.inside():  # called by a signal handler or a garbage collector: see Keeper.hand_over
-            self.keeper.hand_over(Closing(self))
+            self.keeper.hand_over(Closing(self, by or self.runtime.owner()))
             return
+        closer = by or self.runtime.owner()
         try:
             self.closed = True
             if timing.time_for(error) < CLOSING:
-                await self.runtime.finish(self._end_soon)
+                await self.runtime.finish(lambda: self._end_soon(closer))
             else:
-                await self._end()
+                await self._end(closer)
         except BaseException:  # cancelled, or by a time limit, or before it had begun
             if not self._ended:
-                self.keeper.stop_soon()  # first: nobody could end the renewals any more if we were interrupted again
+                # First: nobody could end the renewals any more if we were interrupted again.
+                self.keeper.stop_soon()
                 # Interrupted half way, it could never be closed again.
-                await self.runtime.finish(self._end_soon)
+                await self.runtime.finish(lambda: self._end_soon(closer))
             raise
 
-    async def _end(self) -> None:
+    async def _end(self, closer: Owner) -> None:
         self.cohorts.disband(self)
         await self._dismiss()
         await self._see_attempts_end()
-        await self.release_all()
+        await self.release_all(closer)
         await self._see_releases_end()
         await self.keeper.stop(1.0)
         await self.store.close()
         self._ended = True
 
-    async def _end_soon(self) -> None:
+    async def _end_soon(self, closer: Owner) -> None:
         """Close for a caller that must be gone; see `timing.HURRY`."""
         self.cohorts.disband(self)
         await self._dismiss(timing.HURRY / 2)
         await self._see_attempts_end(0.0, timing.HURRY / 2)
-        await self.release_all(timing.HURRY)
+        await self.release_all(closer, timing.HURRY)
         await self._see_releases_end(timing.HURRY / 2)
         await self.keeper.stop(timing.HURRY)
         await self.store.close()
@@ -254,12 +281,12 @@ def _always() -> bool:
 class Closing:
     """A client that was closed from inside one of its guards: the keeper begins to close it."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, by: Owner) -> None:
+        self._client, self._by = client, by
 
     def _clean_up(self) -> None:
         client = self._client
-        client.runtime.spawn("interlock-closing", client.close)
+        client.runtime.spawn("interlock-closing", lambda: client.close(by=self._by))
 
 
 def _called(call: Callable[..., None] | None, *arguments: object) -> None:

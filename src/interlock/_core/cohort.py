@@ -1,7 +1,8 @@
-"""Attempts of one client that want the same lock: one of them asks the store, and they pass the lock on among themselves.
+"""Attempts of one client that want the same lock: one of them asks the store, and they pass the lock on among
+themselves.
 
-This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP
-2012), with a client in the place of a NUMA node and the store in the place of the global lock.
+This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Technique for Designing NUMA
+Locks", PPoPP 2012), with a client in the place of a NUMA node and the store in the place of the global lock.
 
     head     asks the store. Attempts of the same client that come meanwhile stand in line behind it.
     turn     begins with a grant. The attempts in line that began before the store was asked become its heirs; the next
@@ -9,11 +10,11 @@ This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Tec
     heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
              The store is not asked.
 
-A new head stands by while there are heirs: they came before it. It asks the store when the last of them has the claim, so
-all who stand in line by then began before that question and can inherit what it is granted.
+A new head stands by while there are heirs: they came before it. It asks the store when the last of them has
+the claim, so all who stand in line by then began before that question and can inherit what it is granted.
 
-An heir's token must not be below a token that was granted, and used, before its attempt began. Three rules make sure of
-that, whatever has happened to the claim in the store:
+An heir's token must not be below a token that was granted, and used, before its attempt began. Three rules
+make sure of that, whatever has happened to the claim in the store:
 
     An attempt that began before the store was asked for the claim cannot have begun after a later grant to somebody else.
 
@@ -25,16 +26,17 @@ that, whatever has happened to the claim in the store:
     So with an attempt that began before the store was asked to release the claim ahead, one of our own client's, and
     answered that this had still stood: until then it kept everybody else out.
 
-A head that inherits has left a place in the store's queue. The next head stands there instead of making a new one
-(`SharedPlace`), or the place is removed together with the claim. So at most one place of a client stands behind its claim.
+A head that inherits has left a place in the store's queue. The next head stands there instead of making a new
+one (`SharedPlace`), or the place is removed together with the claim. So at most one place of a client stands
+behind its claim.
 
-A turn ends after a number of tokens or milliseconds; then the claim goes back to the store, for other clients. An
-attempt that has stood behind a head for that long asks the store for itself. So a client with many waiters overtakes the
-waiters of other clients by at most two turns: the one that lasts when they come, and that of the place ahead of theirs. And a
-lock that is held for long has its queue in the store.
+A turn ends after a number of tokens or milliseconds; then the claim goes back to the store, for other
+clients. An attempt that has stood behind a head for that long asks the store for itself. So a client with
+many waiters overtakes the waiters of other clients by at most two turns: the one that lasts when they come,
+and that of the place ahead of theirs. And a lock that is held for long has its queue in the store.
 
-A single assignment decides who has the claim (`Turn.holder`) and who stands in the place (`SharedPlace.waiter`): code that
-is interrupted on either side of it looks there.
+A single assignment decides who has the claim (`Turn.holder`) and who stands in the place
+(`SharedPlace.waiter`): code that is interrupted on either side of it looks there.
 """
 
 from __future__ import annotations
@@ -58,24 +60,31 @@ TURN = BRIEF  # seconds for which one grant is passed on, and for which a newcom
 
 
 class SharedPlace:
-    """The place of a client in the store's queue, behind the client's own claim: one attempt after the other stands there."""
+    """The place of a client in the store's queue, behind the client's own claim: one attempt after the
+    other stands there.
+    """
 
     __slots__ = ("claim", "over", "waiter")
 
     def __init__(self, claim: Claim, waiter: Attempt) -> None:
         self.claim = claim
-        # The attempt that stands there; None if the next head may; the turn, if that removes the place at its end.
+        # The attempt that stands there; None if the next head may; the turn, if that removes the place at its
+        # end.
         self.waiter: Attempt | Turn | None = waiter
         self.over = False  # it was removed, or has become the claim of a new turn
 
 
 class Turn:
-    """One grant of the store, as it goes from lease to lease within a client. The client's guard protects it."""
+    """One grant of the store, as it goes from lease to lease within a client.
 
-    __slots__ = ("began", "heir", "heirs", "holder", "lender", "passes", "place", "token")
+    The client's guard protects it.
+    """
+
+    __slots__ = ("answered", "began", "heir", "heirs", "holder", "lender", "passes", "place", "token")
 
     def __init__(self, lease: Lease, heirs: deque[Attempt]) -> None:
-        self.began = lease._granted_at  # before the store was asked
+        self.began = lease._counts_from  # before the store was asked
+        self.answered = self.began  # the store has answered all that it was asked about the claim up to then
         self.token = lease.token  # the first of its block, by which the store knows the claim
         self.place: SharedPlace | None = None  # behind this claim
         self.passes = lease._claim.block - 1  # how often the claim may still be passed on
@@ -88,19 +97,22 @@ class Turn:
     def lasts(self, now: float) -> bool:
         """Whether the claim may be passed on.
 
-        A token must be left, the turn must last, and what is inherited must be no short time. And the store was not
-        asked about the claim since: its answer would be told to the lender, which has nothing any more.
+        A token must be left, the turn must last, and what is inherited must be no short time. And no renewal
+        of the claim is under way: its answer would be told to the lender, which has nothing any more.
         """
         lender = self.lender
         return (
             self.passes > 0
-            and lender._last_try <= self.began
+            and lender._last_try <= self.answered
             and now - self.began < TURN
             and lender._deadline - now > lender._claim.place_ttl * PASSED_ON
         )
 
     def free_place(self) -> Claim | None:
-        """The place behind this claim, if no attempt stands there; from here on none will. Under the guard."""
+        """The place behind this claim, if no attempt stands there; from here on none will.
+
+        Under the guard.
+        """
         place = self.place
         if place is None or place.over or not (place.waiter is None or place.waiter is self):
             return None
@@ -134,7 +146,9 @@ class Cohorts:
         return self._line_up(attempt)
 
     def _stand_by(self, attempt: Attempt) -> Signal | None:
-        """Let a new head wait for its question until the heirs of its own client have had the claim; None if there are none."""
+        """Let a new head wait for its question until the heirs of its own client have had the claim; None
+        if there are none.
+        """
         client, resource = attempt.client, attempt.claim.resource
         with client.guard:
             lease = self.passable.get(resource)
@@ -174,7 +188,9 @@ class Cohorts:
         return called
 
     def stand_in_place(self, attempt: Attempt) -> None:
-        """Let a head that is about to ask the store stand in the place that the head before it has left there, if any."""
+        """Let a head that is about to ask the store stand in the place that the head before it has left
+        there, if any.
+        """
         resource = attempt.claim.resource
         with attempt.client.guard:
             lease = self.passable.get(resource)
@@ -199,7 +215,7 @@ class Cohorts:
             if lease is None or client.closed or self._heads.get(resource) is not attempt:
                 return None
             turn, claim = lease._turn, lease._claim
-            stands = holder.id == claim.id and holder.token == (lease.token if turn is None else turn.token)
+            stands = holder.id == claim.id and holder.token == lease._stands_as
             if not stands or claim.ttl != attempt.claim.ttl:
                 return None
             if turn is None:
@@ -233,7 +249,9 @@ class Cohorts:
         turn.heirs.extend(heirs)
 
     def decide(self, attempt: Attempt) -> Turn | None:
-        """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the store."""
+        """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the
+        store.
+        """
         with attempt.client.guard:
             attempt.called = None
             turn = attempt.turn
@@ -273,7 +291,10 @@ class Cohorts:
     # ---- passing on ----------------------------------------------------------
 
     def begin_turn(self, attempt: Attempt, lease: Lease) -> Attempt | None:
-        """Note that the store has granted this lease. Under the guard; returns the next head, for the caller to call."""
+        """Note that the store has granted this lease.
+
+        Under the guard; returns the next head, for the caller to call.
+        """
         resource = lease._claim.resource
         self.passable[resource] = lease
         if attempt.shared is not None:
@@ -284,7 +305,7 @@ class Cohorts:
                 del self._heads[resource]
             return None
         heirs: deque[Attempt] = deque()
-        before = max(lease._granted_at, attempt.ours_until)
+        before = max(lease._counts_from, attempt.ours_until)
         while line and len(heirs) < lease._claim.block - 1:
             if line[0].began >= before or line[0].claim.ttl != lease._claim.ttl:
                 break
@@ -328,7 +349,8 @@ class Cohorts:
             self._place_removed(lease._turn)
 
     def stood(self, claim: Claim, until: float) -> None:
-        """Note that the store has removed this claim of ours, which still stood: until then it let nobody else in.
+        """Note that the store has removed this claim of ours, which still stood: until then it let nobody
+        else in.
 
         So the next head, which stands behind it, may pass its own claim on to all that began before.
         """
@@ -343,21 +365,31 @@ class Cohorts:
             turn.heir.call()
 
     def withhold(self, lease: Lease) -> None:
-        """From here on nobody inherits this lease, unless somebody has already."""
-        turn = lease._turn
-        if turn is not None:
-            with lease._holding.client.guard:
-                if turn.holder is lease:
-                    turn.passes = 0
+        """From here on nobody inherits this lease, unless somebody has already: then it was released
+        before.
+        """
+        resource = lease._claim.resource
+        with lease._holding.client.guard:
+            turn = lease._turn
+            if turn is None:
+                # A head that asks the store later would begin one, and inherit: see `join_heirs`.
+                if self.passable.get(resource) is lease:
+                    del self.passable[resource]
+            elif turn.holder is lease:
+                turn.passes = 0
 
     def dissolve(self, lease: Lease) -> None:
-        """End the turn, unless the lease was passed on: the heirs that are left go back to the front of the line."""
+        """End the turn, unless the lease was passed on: the heirs that are left go back to the front of
+        the line.
+        """
         turn = lease._turn
         if turn is not None and turn.holder is lease:
             self._scatter(turn)
 
     def _scatter(self, turn: Turn) -> None:
-        """Put the heirs before those who came later; if nobody asks the store for them, their first one does."""
+        """Put the heirs before those who came later; if nobody asks the store for them, their first one
+        does.
+        """
         claim, client = turn.lender._claim, turn.lender._holding.client
         with client.guard:
             left = self._end_passing(turn)
@@ -383,7 +415,10 @@ class Cohorts:
             first.call()
 
     def _end_passing(self, turn: Turn) -> Claim | None:
-        """Nobody inherits from this turn any more. Under the guard; returns the place behind it that must be removed."""
+        """Nobody inherits from this turn any more.
+
+        Under the guard; returns the place behind it that must be removed.
+        """
         resource = turn.lender._claim.resource
         latest = self.passable.get(resource)
         if latest is not None and latest._turn is turn:
@@ -395,12 +430,16 @@ class Cohorts:
             turn.place.over = True
 
     def arrived(self, heir: Attempt) -> Attempt | None:
-        """Note that the heir's lease holds the claim. Under the guard; returns the next head, for the caller to call."""
+        """Note that the heir's lease holds the claim.
+
+        Under the guard; returns the next head, for the caller to call.
+        """
         self._passing.pop(heir, None)
         heirs = () if heir.turn is None else heir.turn.heirs
         heir.turn, place, first = None, heir.shared, None
         if place is not None:
-            # A head has inherited: the next one in line is head now, and may stand in the place that it had in the store.
+            # A head has inherited: the next one in line is head now, and may stand in the place that it had
+            # in the store.
             resource = place.claim.resource
             if place.waiter is heir:
                 place.waiter = None
@@ -454,7 +493,9 @@ class Cohorts:
 
 
 def first_waiting(line: deque[Attempt] | None) -> Attempt | None:
-    """Take the first attempt out of the line that still waits, and was not left behind on a loop that was closed."""
+    """Take the first attempt out of the line that still waits, and was not left behind on a loop that was
+    closed.
+    """
     while line:
         attempt = line.popleft()
         if attempt.called is not None and attempt.runner.alive():

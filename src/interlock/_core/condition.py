@@ -1,17 +1,17 @@
 """Conditions: waiters stand in a `Room` of their own, and to notify one is to remove it from there.
 
-They stand in the order they came, alive on the store's clock. Removing a claim happens once, so two who notify at
-the same time wake two waiters, never one twice.
+They stand in the order they came, alive on the store's clock. Removing a claim happens once, so two who
+notify at the same time wake two waiters, never one twice.
 
-A waiter that was killed a moment ago still stands there. So that it does not swallow a notification, `notify` leaves
-a call beside it, a second claim in the same room, if others wait who were not notified:
+A waiter that was killed a moment ago still stands there. So that it does not swallow a notification, `notify`
+leaves a call beside it, a second claim in the same room, if others wait who were not notified:
 
     called    the waiter has not answered yet
     taken     the waiter lives, and renews the call until it has the lock again; then it removes the call
 
-The waiters look into the room every few seconds. A call that is not taken soon, or not renewed any more, is removed by
-whoever sees it first, and the first of those who waited when it was made is notified instead. Nobody loses by a
-mistake there: a slow waiter is woken for nothing, as conditions may.
+The waiters look into the room every few seconds. A call that is not taken soon, or not renewed any more, is
+removed by whoever sees it first, and the first of those who waited when it was made is notified instead.
+Nobody loses by a mistake there: a slow waiter is woken for nothing, as conditions may.
 """
 
 from __future__ import annotations
@@ -130,7 +130,9 @@ class ConditionCore:
         await self.notify(EVERYTHING, owner)
 
     async def wake(self, count: int, before: float = float("inf")) -> None:
-        """Wake up to `count` waiters whose token is below `before`: the notification is not for those that came later."""
+        """Wake up to `count` waiters whose token is below `before`: the notification is not for those that
+        came later.
+        """
         standings = (await self.room.standings()).values()
         waiting = [one for one in standings if not one.id.endswith(CALL) and one.token < before]
         others = len(waiting) > count  # to whom it can be passed on
@@ -160,7 +162,7 @@ class ConditionCore:
 
     def call(self, id: str, who: str) -> Claim:
         """The call of the waiter with this id."""
-        ttl = CALL_TTL * self.room.ttl
+        ttl = min(CALL_TTL * self.room.ttl, self.client.store.traits.max_ttl)
         return replaced(self.room.claim(id + CALL, who), ttl=ttl, place_ttl=ttl, note=CALLED)
 
 
@@ -201,10 +203,13 @@ class Wait:
             await self._room.leave(self._call)
 
     async def _take_again_after(self, error: BaseException, saved: Any) -> None:
-        """As `_take_again`; but an interrupted waiter does not wait for a store that is away, and its own error comes first."""
+        """As `_take_again`; but an interrupted waiter does not wait for a store that is away, and its own
+        error comes first.
+        """
         try:
             if timing.time_for(error) < FOR_EVER and self._silent:
-                # Asking once more would begin with a new connection, and that may take as long as `connect_timeout`.
+                # Asking once more would begin with a new connection, and that may take as long as
+                # `connect_timeout`.
                 raise StoreUnavailable(f"{self._condition.name}: the store did not answer")
             await self._take_again(saved)
         except InterlockError as failure:
@@ -251,7 +256,8 @@ class Wait:
         return True
 
     async def _notified(self, patience: float) -> bool:
-        """Whether we stand no longer: notified; or lapsed while the store was away, so look at your predicate.
+        """Whether we stand no longer: notified; or lapsed while the store was away, so look at your
+        predicate.
 
         If there is a call, it is ours from here on: it is renewed as long as we live, until we have the lock.
         """
@@ -274,7 +280,8 @@ class Wait:
         return isinstance(standing, Gone)
 
     async def _notified_in_session(self, patience: float) -> bool:
-        """As `_notified`, where a call lives with its caller's session: nobody else can renew it, so it is removed.
+        """As `_notified`, where a call lives with its caller's session: nobody else can renew it, so it is
+        removed.
 
         Whoever dies between that and the lock takes its notification along.
         """
@@ -300,6 +307,7 @@ class Wait:
             taken = one.id not in self._seen
             late = (
                 one.lapses_in < self._room.ttl
+                and not self._client.sessions  # the dead leave with their session
                 if taken
                 else now - self._seen[one.id] >= ANSWER * self._room.ttl
             )

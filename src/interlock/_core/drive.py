@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 
 at_rest: Callable[[], object] | None = None
-"""Called when a coroutine has run to its end, if somebody waits for such a moment (see `interlock.shutdown`)."""
+"""Called when a coroutine has run to its end, if somebody waits for such a moment (see
+`interlock.shutdown`).
+"""
 
 
 def drive(coroutine: Coroutine[Any, Any, T], *, nested: bool = False) -> T:
     """Return what the coroutine returns; raise if it ever suspends (it must never return None for that).
 
-    With `nested` it is a part of some larger work, such as a store's connecting, whose end is not yet at rest.
+    With `nested` it is a part of some larger work, such as a store's connecting, whose end is not yet at
+    rest.
     """
     try:
         coroutine.send(None)

@@ -82,8 +82,8 @@ class Candidacy:
         lease._on_reply(asked, answer)
         lease.check()
 
-    async def resign(self) -> None:
-        await self._leading()._give_back(strict=True)
+    async def resign(self, by: Owner | None = None) -> None:
+        await self._leading()._give_back(strict=True, by=by or self.client.runtime.owner())
 
     def _leading(self) -> Lease:
         lease = next(iter(reversed(list(self.holding.leases))), None)

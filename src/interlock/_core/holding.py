@@ -7,7 +7,8 @@ gives back the lease the calling owner took; only if it took none, the one the o
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 from interlock import events
 from interlock._core import timing
@@ -55,6 +56,14 @@ class Holding:
         self.older: dict[Lease, int] = {}  # how much one owner lost in a row before this lost one: see `lost`
         self._losses = 0  # leases that were lost since `_forget_losses` last looked at all
         self.entered: dict[Attempt, None] = {}  # the attempts whose leases a `with` body runs under
+
+    def renamed(self, resource: str) -> Self:
+        """One more object with the same settings, over another resource; nothing was taken through it yet."""
+        other = copy(self)
+        other.resource = checked_name(resource)
+        other.leases, other.older, other.entered = {}, {}, {}
+        other._losses = 0
+        return other
 
     # ---- taking ---------------------------------------------------------------
 
@@ -119,7 +128,8 @@ class Holding:
         if next_head is not None:
             next_head.call()
         if client.wants_all_events():
-            client.emit(events.Acquired(self.resource, lease.token, attempt.asked - attempt.began))
+            waited = client.runtime.now() - attempt.began
+            client.emit(events.Acquired(self.resource, lease.token, waited))
 
     def discharge(self, lease: Lease) -> None:
         client = self.client
@@ -172,17 +182,19 @@ class Holding:
         """Give back the lease that a plain `release()` of the caller means, whoever awaits it."""
         leases = list(self.leases)
         if len(leases) == 1 and not self.older:  # the only one, whosever it is: most objects have no other
-            return leases[0]._give_back(strict=True)
+            return leases[0]._give_back(strict=True, by=self.client.runtime.owner())
         return self._release_of(self.client.runtime.owner())
 
     async def _release_of(self, owner: Owner) -> None:
         lease = self.current(owner)
         if self.older:
             self._release_older(lease)
-        await lease._give_back(strict=True)
+        await lease._give_back(strict=True, by=owner)
 
     def _release_older(self, lease: Lease) -> None:
-        """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as well."""
+        """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as
+        well.
+        """
         with self.client.guard:
             older = self.older.pop(lease, 0)
             if older > 1:
@@ -207,7 +219,9 @@ class Holding:
         return found[-1] if found else None
 
     def leave(self, attempt: Attempt | Lease, error: BaseException | None) -> Coroutine[Any, Any, None]:
-        """The end of a `with`, over an attempt or a lease: release, and never mask the body's own exception."""
+        """The end of a `with`, over an attempt or a lease: release, and never mask the body's own
+        exception.
+        """
         if isinstance(attempt, Lease):
             lease: Lease | None = attempt
         else:
@@ -241,8 +255,9 @@ class Holding:
         if not lease._owner.alive():  # it enters nothing again
             self.client.entries.pop(lease._owner, None)
         self.client.cohorts.dissolve(lease)
-        if self.client.sessions and lease._cause not in ("refused", "evicted", "session"):
-            # Lost by our own clock only: while the session lives, nothing else would remove the claim.
+        if lease._cause == "refused" or (self.client.sessions and lease._cause not in ("evicted", "session")):
+            # Refused: the claim may still wait, and would be let in, for nobody. Or lost by our own clock
+            # only: while the session lives, nothing else would remove the claim.
             release_later(self.client, lease._claim, 0.0, pause=0.0)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
@@ -250,10 +265,12 @@ class Holding:
             self.client.runtime.call(self.terms.on_lost, lease)
 
     def _forget_losses(self) -> None:
-        """Keep no more lost leases than somebody may still ask for. Under the guard; all are looked at, so not each time.
+        """Keep no more lost leases than somebody may still ask for. Under the guard; all are looked at, so
+        not each time.
 
-        The last that an owner has lost must stay, and tell how many there were: its release must hear of the loss, or
-        it would give back another's lease. Of those whose owner has ended, the last one tells whoever releases instead.
+        The last that an owner has lost must stay, and tell how many there were: its release must hear of the
+        loss, or it would give back another's lease. Of those whose owner has ended, the last one tells
+        whoever releases instead.
         """
         last: dict[Owner, Lease] = {}
         orphan: Lease | None = None

@@ -4,16 +4,18 @@ Each client has one keeper, on one thread (or one task). It does its work in thi
 
     renewals            of leases, and of places in queues: nothing else may delay them
     verdicts            a lease whose deadline has passed is lost, whether or not the store has answered
+    clean-up            for callers that cannot clean up after themselves: what they left becomes pending releases
     pending releases    claims that could not be taken back in time are taken back, until the next renewal is due
 
 A renewal takes no longer than half the time to the earliest deadline, so a hung server cannot delay a
 verdict; but it is given the time that the server has lately needed, or a lease shorter than two round trips
-would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice that
-renewals have stopped.
+would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice
+that renewals have stopped.
 
 A lease that lives for a moment costs one entry in a dictionary, `young`. The keeper looks there whenever it
-wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline. Entries are
-not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with when it comes up.
+wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline.
+Entries are not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with
+when it comes up.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from interlock.model import Renewal, RenewAnswer
 from interlock.ports import IO_TIMEOUT, Guard, Job, Owner, Runtime, Signal, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
-IDLE = 0.9  # seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its thread costs more than a lock
+# Seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its
+# thread costs more than a lock.
+IDLE = 0.9
 LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
@@ -62,7 +66,9 @@ class Renewable(Protocol):
 
     @property
     def _ended(self) -> bool:
-        """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is gone."""
+        """Whether nobody needs it any more, though it was not dropped: its holder was interrupted, or is
+        gone.
+        """
         ...
 
     def _renewal(self, now: float) -> Renewal | None: ...
@@ -85,7 +91,9 @@ class Abandoned(Protocol):
     """A lease or an attempt whose caller cannot clean up after itself."""
 
     def _clean_up(self) -> None:
-        """Let go of it, on the keeper's thread; a claim that may stand in the store becomes a pending release."""
+        """Let go of it, on the keeper's thread; a claim that may stand in the store becomes a pending
+        release.
+        """
         ...
 
 
@@ -120,6 +128,7 @@ class Keeper:
         self._owner: Owner | None = None  # the thread or task that runs the keeper
         self._stopping = False
         self._trip = 0.0  # seconds that a renewal has lately taken
+        self._waited_until = float("-inf")  # for the store, when it was last asked
         self._lag_reported = (float("-inf"), 0.0)  # when, and how late it was
         self.doubted = float("-inf")  # when the store was last found to be another
         self._verified = float("-inf")  # and up to when everything was asked for since
@@ -127,7 +136,8 @@ class Keeper:
     # ---- for everyone ---------------------------------------------------------
 
     def keep(self, kept: Renewable, due: float | None = None) -> None:
-        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of all.
+        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of
+        all.
 
         `due` is when the keeper must look at it, if the caller knows that already.
         """
@@ -147,8 +157,8 @@ class Keeper:
     def hand_over(self, abandoned: Abandoned) -> None:
         """Have the keeper clean up for a caller that cannot. Takes no guard: the caller may stand inside one.
 
-        A garbage collector or a signal handler can call a release in the midst of any line of ours. If that line
-        stands inside a guard, the release would wait for its own thread for ever.
+        A garbage collector or a signal handler can call a release in the midst of any line of ours. If that
+        line stands inside a guard, the release would wait for its own thread for ever.
         """
         self._abandoned.append(abandoned)
         # A keeper that falls asleep meanwhile looks for the abandoned after this.
@@ -171,7 +181,10 @@ class Keeper:
             alarm.set()
 
     def doubt(self) -> None:
-        """Have all that is kept verified at once: another server took over. For any thread; returns at once."""
+        """Have all that is kept verified at once: another server took over.
+
+        For any thread; returns at once.
+        """
         with self._guard:
             self.doubted = self._wakes_at = self._runtime.now()
         self._ring()
@@ -280,7 +293,6 @@ class Keeper:
 
     async def _round(self) -> None:
         self._watch_loop()
-        self._clean_up()
         now = self._runtime.now()
         due = self._take_due(now)
         try:
@@ -292,7 +304,10 @@ class Keeper:
                     if kept in self._live:
                         self._push(kept)
         self._pass_verdicts()
-        await self._release_pending()
+        try:
+            self._clean_up()
+        finally:  # what cannot be cleaned up must not keep claims standing that can be released
+            await self._release_pending()
 
     def _watch_loop(self) -> None:
         stalled = self._stalled()
@@ -301,14 +316,23 @@ class Keeper:
         self._stall_reported = stalled > LAG
 
     def _clean_up(self) -> None:
-        self._runtime.sweep_statements()
-        while self._abandoned:
+        """Clean up for callers that cannot; the next round tries again what fails, behind all others."""
+        failure: Exception | None = None
+        try:
+            self._runtime.sweep_statements()
+        except Exception as error:
+            failure = error
+        for _ in range(len(self._abandoned)):
             abandoned = self._abandoned.popleft()
             try:
                 abandoned._clean_up()
-            except BaseException:  # or nobody would ever give it back
+            except BaseException as error:  # or nobody would ever give it back
                 self._abandoned.append(abandoned)
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                failure = error
+        if failure is not None:
+            raise failure
 
     # ---- renewals ---------------------------------------------------------------
 
@@ -321,13 +345,15 @@ class Keeper:
             heap = self._by_due
             if heap and heap[0][0] > now:
                 return due  # woken to look at the clock: that is no reason to renew anything early
-            late = now - heap[0][0] if heap and heap[0][2] in self._live else 0.0
+            # The time of a request that was under way is the store's: a server that hangs is no overloaded
+            # machine.
+            due_since = max(heap[0][0], self._waited_until) if heap and heap[0][2] in self._live else now
             while heap and heap[0][0] <= now + self._slack(heap[0][2], now):
                 kept = heapq.heappop(heap)[2]
                 if kept in self._live:
                     due.append(kept)
-        if late > LAG:
-            self._report_lag(now, late)
+        if now - due_since > LAG:
+            self._report_lag(now, now - due_since)
         return due
 
     def _report_lag(self, now: float, late: float) -> None:
@@ -369,9 +395,9 @@ class Keeper:
                     asking.append((kept, renewal))
         if not asking:
             return
+        patience = self._patience(asked, max(kept.deadline for kept, _ in asking))
         try:
-            last = max(kept.deadline for kept, _ in asking)
-            answers = await self._store.renew([renewal for _, renewal in asking], self._patience(asked, last))
+            answers = await self._store.renew([renewal for _, renewal in asking], patience)
         except Exception as error:
             self._trip = max(self._trip, self._runtime.now() - asked)  # it takes longer than that
             for kept, _ in asking:
@@ -386,14 +412,21 @@ class Keeper:
                     kept._on_no_reply()
                 else:
                     kept._on_reply(asked, answer)
+        self._note_wait(asked + patience)
         self._pass_verdicts()
+
+    def _note_wait(self, until: float) -> None:
+        """Note up to when the keeper has waited for the store, but not beyond the time that it had for
+        that.
+        """
+        self._waited_until = min(self._runtime.now(), until)
 
     def _patience(self, now: float, last: float) -> float:
         """How long a renewal may take: half the time to the first deadline, so that another try fits in.
 
-        But not less than the store has lately needed: a lease shorter than that is lost anyway, and must not take
-        the others with it. An answer after `last`, the last deadline of what is renewed, would save nothing, and the
-        holders would be told late of what they have lost.
+        But not less than the store has lately needed: a lease shorter than that is lost anyway, and must not
+        take the others with it. An answer after `last`, the last deadline of what is renewed, would save
+        nothing, and the holders would be told late of what they have lost.
         """
         needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip), last - now)
         with self._guard:
@@ -401,7 +434,10 @@ class Keeper:
         return max(needed, min(IO_TIMEOUT, (first - now) / 2))
 
     def _first_deadline(self) -> float:
-        """The earliest deadline of all that is kept, under the guard. One that has moved since is entered anew."""
+        """The earliest deadline of all that is kept, under the guard.
+
+        One that has moved since is entered anew.
+        """
         heap = self._by_deadline
         while heap:
             entered, _, kept = heap[0]
@@ -417,7 +453,8 @@ class Keeper:
         now = self._runtime.now()
         while True:
             with self._guard:
-                # Both steps under one guard: a drop between them would leave another entry at the front, or none.
+                # Both steps under one guard: a drop between them would leave another entry at the front, or
+                # none.
                 if self._first_deadline() > now:
                     return
                 kept = heapq.heappop(self._by_deadline)[2]
@@ -428,7 +465,8 @@ class Keeper:
     async def _release_pending(self) -> None:
         """Try the releases that are due, the least tried first, until a renewal is due.
 
-        A part of the store that does not answer is asked once in a round, not once for each claim that stands there.
+        A part of the store that does not answer is asked once in a round, not once for each claim that stands
+        there.
         """
         began = self._runtime.now()
         with self._guard:  # others add to it
@@ -449,7 +487,8 @@ class Keeper:
                 # Also a store that became unfit: nothing may be in the way of the next.
                 except Exception as error:
                     silent[part] = str(error)
-                else:
+                self._note_wait(now + patience)
+                if part not in silent:
                     self._pending.pop(pending, None)
                     continue
             if not pending.put_off(self._runtime.now()):
@@ -457,8 +496,13 @@ class Keeper:
                 self._report(events.CleanupFailed(pending.resource, silent[part]))
 
     async def _settle(self) -> None:
-        """The client closes: try each pending release once more, or others would wait until its claim lapses."""
-        self._clean_up()
+        """The client closes: try each pending release once more, or others would wait until its claim
+        lapses.
+        """
+        try:
+            self._clean_up()
+        except Exception as error:
+            self._report(events.KeeperFailed(repr(error), error))
         pending, self._pending = list(self._pending), {}
         silent: set[str] = set()
         for last in pending:

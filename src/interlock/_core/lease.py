@@ -1,14 +1,16 @@
 """The lease in its holder's hand, from the grant until it is given back or lost.
 
-Nothing outside this file assigns an attribute of a lease; a test reads the source for that. Names without an underscore
-are the user's. Names with one are the core's own: its other modules call and read them.
+Nothing outside this file assigns an attribute of a lease; a test reads the source for that. Names without an
+underscore are the user's. Names with one are the core's own: its other modules call and read them.
 
-The state is never behind the clock: whoever asks for it compares the deadline with now first, so no hung reply, paused
-process or late timer can make a lease look alive. The keeper's timer only makes sure that somebody asks.
+The state is never behind the clock: whoever asks for it compares the deadline with now first, so no hung
+reply, paused process or late timer can make a lease look alive. The keeper's timer only makes sure that
+somebody asks.
 
-Leases are from Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
-(SOSP 1989). A lease alone cannot stop a holder that was paused past its end; the resource itself must check the token.
-Chubby called it a sequencer (Burrows, OSDI 2006), Kleppmann a fencing token ("How to do distributed locking", 2016).
+Leases are from Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache
+Consistency" (SOSP 1989). A lease alone cannot stop a holder that was paused past its end; the resource itself
+must check the token. Chubby called it a sequencer (Burrows, OSDI 2006), Kleppmann a fencing token ("How to do
+distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ class Lease:
         "_body",
         "_cause",
         "_claim",
+        "_counts_from",
         "_deadline",
+        "_deferred",
+        "_free_from",
         "_granted_at",
         "_holding",
         "_interrupted",
@@ -66,11 +71,13 @@ class Lease:
         "_lost",
         "_orphaned",
         "_owner",
+        "_pinned",
         "_reason",
         "_reduced",
         "_settled",
         "_short",
         "_state",
+        "_taker",
         "_token",
         "_turn",
         "_unsigned",
@@ -78,30 +85,44 @@ class Lease:
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
         self._holding, self._claim, self._owner, self._token = holding, claim, owner, granted.token
-        self._granted_at = self._last_try = asked  # before the question: a slow reply must shorten it
+        # Two instants. The lease was granted when the store was asked for it. Its ttl may count from before
+        # that: from the last keep-alive of its session, or from the last renewal of the place in which it
+        # waited.
+        self._granted_at = asked  # before the question: a slow reply must shorten the lease, not lengthen it
+        self._counts_from = self._last_try = counts_from = asked if granted.sent is None else granted.sent
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
-            self._last_try = asked - (claim.ttl - granted.ttl) / timing.RENEWALS
+            self._last_try = counts_from - (claim.ttl - granted.ttl) / timing.RENEWALS
         terms = holding.terms
-        self._deadline = asked + (
-            terms.validity if granted.ttl == claim.ttl else timing.validity(granted.ttl)
+        self._deadline = counts_from + (
+            terms.validity if granted.ttl == terms.ttl else timing.validity(granted.ttl)
         )
         if terms.max_hold is not None:
             self._deadline = min(self._deadline, asked + terms.max_hold)
+        # The end of `min_hold`. It counts from the answer: others must be kept out for at least so long.
+        self._free_from = holding.client.runtime.now() + terms.min_hold if terms.min_hold else 0.0
         self._state = HELD
         self._cause = self._reason = ""
         self._reduced = self._interrupted = False
+        self._pinned = False  # a guard has locked its claim in a transaction: it does not shrink any more
+        self._deferred = False  # a part was given back, and stays taken until `min_hold` is over
         self._settled = False  # nothing is left to do for it: it was given back, passed on, or lost
         self._lost: Signal | None = None
         self._orphaned = False  # no longer renewed, as its owner has ended
+        self._taker: Owner | None = None  # the one that released it, if that was not its owner
         self._loss_raised = False  # its holder has met the loss: `check` has raised it
         self._bodies = 0  # `async with` bodies, one in another, under this lease: a loss cancels them
         self._body = owner  # the task they run in
         self._turn: Turn | None = None  # for those of the same client that inherit it: see cohort.py
         self._unsigned: str | None = None  # the heir's `who`, until the store knows it
+        if granted.unconfirmed:
+            # Due at once: the message may be a stranger's, and the store's answer decides.
+            self._short = True
+            self._last_try = holding.client.runtime.now() - claim.ttl / timing.RENEWALS
 
     def _inherit(self, turn: Turn, who: str, now: float) -> float:
-        """Hold the claim that was another lease's just now: it lives as long as it did there. `who` inherits it.
+        """Hold the claim that was another lease's just now: it lives as long as it did there. `who` inherits
+        it.
 
         Returns when the keeper must look at it.
         """
@@ -127,6 +148,11 @@ class Lease:
         """Let these attempts of the same client inherit the claim, one after the other."""
         self._turn = turn = Turn(self, heirs)
         return turn
+
+    @property
+    def _stands_as(self) -> int:
+        """The token by which the store knows the claim: the first of its block."""
+        return self._token if self._turn is None else self._turn.token
 
     @property
     def _passed_on(self) -> bool:
@@ -189,11 +215,20 @@ class Lease:
             self._loss_raised = True
             raise self.loss()
         if state is RELEASED:
-            raise NotHeld(f"{self.resource}: lease with token {self.token} was released")
+            raise self._release()
 
     def loss(self) -> LeaseLost:
         """Return the `LeaseLost` error that `check` raises, or would raise if the lease were lost now."""
         return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
+
+    def _release(self) -> NotHeld:
+        """The error for a holder that goes on after the release."""
+        if self._taker is None:
+            return NotHeld(f"{self.resource}: lease with token {self._token} was released")
+        return NotHeld(
+            f"{self.resource}: {self._taker} released the lease with token {self._token} while its holder "
+            "worked under it; look whether another has changed the resource since"
+        )
 
     def __bool__(self) -> bool:
         return True
@@ -241,7 +276,7 @@ class Lease:
         """An async body begins: from now on a loss cancels this task, which runs the outermost body."""
         self._body = task
         self._bodies += 1
-        if self._state is LOST:  # or whoever finds out from here on sees the body
+        if self._state is LOST or self._taker is not None:  # or whoever finds out from here on sees the body
             self._runtime.interrupt(self._body, self._wants_interrupt)
 
     def _enter_body_of_lost(self) -> None:
@@ -249,7 +284,9 @@ class Lease:
         self._bodies += 1
 
     def _leave_body(self) -> bool:
-        """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this lease."""
+        """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this
+        lease.
+        """
         self._bodies -= 1
         return self._interrupted and not self._bodies
 
@@ -276,6 +313,10 @@ class Lease:
     @property
     def _due(self) -> float:
         """The next instant somebody must look at this lease."""
+        return min(self._free_from, self._renewal_due) if self._deferred else self._renewal_due
+
+    @property
+    def _renewal_due(self) -> float:
         pause = self._claim.ttl / timing.RENEWALS
         if self._state is not HELD:
             pause = min(1.0, pause / 4)
@@ -297,7 +338,10 @@ class Lease:
         self._last_try = now
         renewed = self._holding.terms.renew or self._short
         note = None if self._unsigned is None else signature(self._token, self._unsigned)
-        if not (renewed or self._state is DOUBTFUL) or self._state in FINAL:
+        shrinks = self._deferred and now >= self._free_from
+        if shrinks:
+            self._deferred = False
+        if not (renewed or shrinks or self._state is DOUBTFUL) or self._state in FINAL:
             return None
         if not self._owner.alive():
             if renewed and not self._orphaned:
@@ -305,14 +349,15 @@ class Lease:
                 self._holding.orphaned(self)
             return None
         self._orphaned = False  # or somebody has adopted it
-        # A lease that is not renewed is only verified: asking for the time it has left does not make it longer.
+        # A lease that is not renewed is only verified: asking for the time it has left does not make it
+        # longer.
         ttl = self._claim.ttl if renewed else max(0.001, self._deadline - now)
         if self._holding.terms.max_hold is not None:
             ttl = min(ttl, self._granted_at + self._holding.terms.max_hold - now)
             if ttl <= 0:
                 return None
         # A part that was given back without an answer is given back again: others wait for it.
-        permits = self._claim.permits if self._reduced else None
+        permits = self._claim.permits if self._reduced and not self._deferred else None
         return Renewal(self.resource, self._claim.id, ttl, note, permits)
 
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
@@ -347,7 +392,10 @@ class Lease:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
             self._short = False
-            self._unsigned = None
+            if self._unsigned is not None:
+                self._claim, self._unsigned = replaced(self._claim, who=self._unsigned), None
+            if self._turn is not None:
+                self._turn.answered = max(self._turn.answered, asked)
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][LeaseEvent.RENEWED]
 
@@ -366,8 +414,19 @@ class Lease:
         else:
             self._move(LeaseEvent.LAPSED, "lapsed")
 
+    def _pin(self) -> None:
+        """Let nobody inherit the lease from here on, and let it not shrink: only its removal waits for the
+        transaction that locks its claim.
+        """
+        with self._holding.client.guard:
+            self._pinned = True
+        self._holding.client.cohorts.withhold(self)
+
     def _shrunk(self, permits: int) -> None:
-        """Part of it was given back: a later renewal must not ask for more."""
+        """Part of it was given back: a later renewal must not ask for more, nor for less while `min_hold`
+        lasts.
+        """
+        self._deferred = self._linger() > 0
         self._claim = replaced(self._claim, permits=permits)
         self._reduced = True
 
@@ -421,7 +480,11 @@ class Lease:
         client = self._holding.client
         self._last_try = asked = client.runtime.now()  # first: nobody inherits it from here on
         self.check()
-        answer = await client.renew_one(Renewal(self.resource, self.id, self.ttl), IO_TIMEOUT)
+        note: str | None = None
+        if client.store.traits.blocks and self._claim.capacity == 1 and not self._claim.note:
+            # From now on the token is this one: a guard that knows only the number can rely on it.
+            note = signature(self._token, self._unsigned or self._claim.who)
+        answer = await client.renew_one(Renewal(self.resource, self.id, self.ttl, note), IO_TIMEOUT)
         self._on_reply(asked, answer)
         self.check()
 
@@ -433,6 +496,9 @@ class Lease:
             if permits < self.permits:  # or another has made it smaller meanwhile
                 self._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
             claim = self._claim
+        if self._deferred:
+            client.keeper.keep(self)  # it gives the part back when `min_hold` is over
+            return
         asked = client.runtime.now()
         ask = Renewal(self.resource, claim.id, claim.ttl, permits=claim.permits)
         answer = await client.renew_one(ask, timeout)
@@ -442,25 +508,34 @@ class Lease:
 
     # ---- giving back ---------------------------------------------------------------------
 
-    async def _give_back(self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER) -> None:
-        """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if it was lost.
+    async def _give_back(
+        self, *, strict: bool = False, again: bool = False, left: float = FOR_EVER, by: Owner | None = None
+    ) -> None:
+        """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if
+        it was lost.
 
-        Never touches another's: the store removes by claim id. With `strict` an unreachable store is
-        an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for longer than
-        the lease could live, nor for longer than about `left` seconds. Long because whatever interrupts it, on any line, is
-        dealt with in one place.
+        `by` is the one that releases, unless it is a statement that ends: a body under the lease hears of a
+        stranger. Never touches another's: the store removes by claim id. With `strict` an unreachable store
+        is an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for
+        longer than the lease could live, nor for longer than about `left` seconds. Long because whatever
+        interrupts it, on any line, is dealt with in one place.
         """
         holding, client = self._holding, self._holding.client
         if client.guard._is_owned() or (self._turn is None and client.store.inside()):
             # Called by a garbage collector or a signal handler in the midst of a line of ours.
+            if by is not None:
+                self._note_taker(by, self._state)
             client.keeper.hand_over(self)
             return
         try:
             before = self._let_go(pass_on=True)
+            if by is not None:
+                self._note_taker(by, before)
             if self._turn is not None and self._hand_over(self._turn, before):
                 return
             if before is RELEASED:
-                if again:  # by the body itself, or by whoever closed the client
+                if again:
+                    self._check_taker()
                     return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
             holding.discharge(self)
@@ -490,13 +565,36 @@ class Lease:
             client.releasing.pop(self, None)
             if client.closed:
                 client.release_ended()
-        if removal is not DONE:
-            self._check_removal(removal, strict)
+        if removal is GONE:  # the store had forgotten it, and we had not noticed yet
+            await self._ask_for_cause(until)
+            raise self.loss()
+        if removal is PENDING and strict:
+            raise StoreUnavailable(
+                f"{self.resource}: the store did not answer the release; it is asked again in the "
+                f"background, and the claim lapses by itself within {duration(self.ttl)}"
+            )
         if client.wants_all_events():
             self._report_release()
 
+    def _note_taker(self, by: Owner, before: State) -> None:
+        """Remember a stranger that releases the lease, and interrupt an async body under it, as a loss does.
+
+        The claim still stands here: a body that ends before this was noted has ended in time.
+        """
+        if before in FINAL or by is self._owner or (self._bodies and by is self._body):
+            return
+        self._taker = by
+        self._runtime.interrupt(self._body, self._wants_interrupt)
+
+    def _check_taker(self) -> None:
+        """At the end of a body whose lease is released: raise unless the body has released it by itself."""
+        if self._taker is not None and self._taker is not self._runtime.owner():
+            raise self._release()
+
     def _hand_over(self, turn: Turn, before: State) -> bool:
-        """Let another go on with the claim, if there is one: the heir that has it by now; or the keeper, if we stand inside the store."""
+        """Let another go on with the claim, if there is one: the heir that has it by now; or the keeper,
+        if we stand inside the store.
+        """
         client, heir = self._holding.client, turn.heir
         if before is not HELD or turn.holder is self:
             if before is RELEASED or not client.store.inside():
@@ -516,16 +614,20 @@ class Lease:
         client = self._holding.client
         client.emit(events.Released(self.resource, self._token, client.runtime.now() - self._granted_at))
 
-    def _check_removal(self, removal: Removal, strict: bool) -> None:
-        """Raise if the claim was gone before it was released, or if it may still stand and that matters."""
-        if removal is PENDING and strict:
-            raise StoreUnavailable(
-                f"{self.resource}: the store did not answer the release; it is asked again in the background, "
-                f"and the claim lapses by itself within {duration(self.ttl)}"
-            )
-        if removal is GONE:  # the store had forgotten it, and we had not noticed yet
-            self._cause = "refused"
-            raise self.loss()
+    async def _ask_for_cause(self, until: float) -> None:
+        """Learn from the store why the claim was gone before it was released: an operator may have had a
+        reason.
+        """
+        client, now, gone = self._holding.client, self._runtime.now(), Gone()
+        ask = Renewal(
+            self.resource, self.id, max(0.001, self._deadline - now)
+        )  # it would not live any longer
+        with suppress(InterlockError):  # that it is lost is certain; why is only good to know
+            answer = await client.renew_one(ask, timing.patience(until - now))
+            if isinstance(answer, Gone):
+                gone = answer
+        self._cause, self._reason = "evicted" if gone.evicted else "refused", gone.reason
+        client.emit(events.Lost(self.resource, self._token, self._cause, self._reason))
 
     async def _release_turn(self, until: float) -> Removal:
         """Release the claim, for other clients, with the place behind it; our own waiters ask again."""
@@ -550,7 +652,10 @@ class Lease:
             client.cohorts.dissolve(self)
 
     async def _give_back_lost(self) -> None:
-        """Raise the loss. A claim that may still stand is taken back, but the holder hears of the loss at once."""
+        """Raise the loss.
+
+        A claim that may still stand is taken back, but the holder hears of the loss at once.
+        """
         if self._cause != "forked":
             with suppress(StoreUnfit):  # the loss is the worse news
                 await remove(self._holding.client, self._claim, self._linger(), 0.0)
@@ -571,9 +676,14 @@ class Lease:
                 client.cohorts.dissolve(self)
         self._settled = True
 
-    def _withdraw(self) -> State:
-        """Let go of the lease without asking the store, and let nobody inherit it. Returns the state before."""
+    def _withdraw(self, by: Owner | None = None) -> State:
+        """Let go of the lease without asking the store, and let nobody inherit it.
+
+        Returns the state before.
+        """
         before = self._let_go()
+        if by is not None:
+            self._note_taker(by, before)
         self._holding.discharge(self)
         self._holding.client.cohorts.withhold(self)
         return before
@@ -582,9 +692,13 @@ class Lease:
         """Note that nothing is left to do for this lease."""
         self._settled = True
 
+    def _never_used(self) -> None:
+        """Nothing was done under this lease: `min_hold` need keep nobody out."""
+        self._free_from = 0.0
+
     def _linger(self) -> float:
         """How long the claim must stand on after its release, for `min_hold`."""
-        return max(0.0, self._holding.terms.min_hold - (self._runtime.now() - self._granted_at))
+        return max(0.0, self._free_from - self._runtime.now()) if self._free_from else 0.0
 
     def _abandon(self) -> None:
         """A `with` statement over this lease has ended; see `Attempt._abandon`."""
@@ -592,7 +706,10 @@ class Lease:
             self._holding.client.keeper.hand_over(self)
 
     def _clean_up(self) -> None:
-        """Let go of the lease for a holder that cannot; for the keeper. Its claim becomes a pending release."""
+        """Let go of the lease for a holder that cannot; for the keeper.
+
+        Its claim becomes a pending release.
+        """
         client = self._holding.client
         self._withdraw()
         if self._settled:

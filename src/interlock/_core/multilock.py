@@ -7,6 +7,7 @@ each other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from interlock._core import timing
 from interlock._core.attempt import Attempt
@@ -14,7 +15,6 @@ from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.settings import Settings
-from interlock._core.states import State
 from interlock.errors import AcquireTimeout, InvalidSetting, NotHeld
 from interlock.ports import Owner
 
@@ -31,6 +31,12 @@ class Multi:
         self.client = client
         self.holdings = [Holding(client, name, settings) for name in names]
         self.timeout = self.holdings[0].terms.timeout
+
+    def renamed(self, resources: Iterable[str]) -> Multi:
+        """As `Holding.renamed`, over other resources."""
+        other = copy(self)
+        other.holdings = [self.holdings[0].renamed(name) for name in sorted(set(resources))]
+        return other
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +61,8 @@ class Multi:
         return False
 
     async def release(self, owner: Owner | None = None) -> None:
-        await self.give_back([holding.current(owner) for holding in self.holdings], None, strict=True)
+        owner = owner or self.client.runtime.owner()
+        await self.give_back([holding.current(owner) for holding in self.holdings], None, by=owner)
 
     def enter(self, attempt: MultiAttempt) -> None:
         for holding, each in zip(self.holdings, attempt.attempts, strict=True):
@@ -71,18 +78,21 @@ class Multi:
         for each in attempt.attempts:
             if each.lease is not None:
                 each.lease._holding.entered.pop(each, None)
-        await self.give_back([lease for lease in attempt.leases if lease._state is not State.RELEASED], error)
+        await self.give_back(attempt.leases, error)
 
     async def give_back(
-        self, leases: Sequence[Lease], error: BaseException | None, *, strict: bool = False
+        self, leases: Sequence[Lease], error: BaseException | None, *, by: Owner | None = None
     ) -> None:
-        """Release all, the last taken first, whatever happens on the way; then raise the first failure."""
+        """Release all, the last taken first, whatever happens on the way; then raise the first failure.
+
+        Without `by`, who releases them, it is the end of a `with`: its body may have released some by itself.
+        """
         failure: BaseException | None = None
         until = self.client.runtime.now() + timing.time_for(error)
         for lease in reversed(leases):
             try:
                 left = until - self.client.runtime.now()
-                await lease._give_back(strict=strict, left=left)
+                await lease._give_back(strict=by is not None, again=by is None, left=left, by=by)
             except NotHeld as loss:
                 failure = failure or loss
             except BaseException as other:

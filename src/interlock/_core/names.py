@@ -14,6 +14,7 @@ MOST_WORDS = 4096
 
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
+_ADDRESS = "<.+? at 0x[0-9A-Fa-f]+>"
 
 REMEMBERED = 4096
 """Names that were found good and need not be looked through again."""
@@ -22,24 +23,43 @@ known: set[str] = set()
 
 
 def checked_name(name: object) -> str:
-    """The name, if it is printable text of 1 to 1024 bytes; `InvalidName` or TypeError otherwise."""
+    """The name of something that is made, as `printable_name` says; `InvalidName` if an address in memory
+    is part of it.
+    """
     if type(name) is str and name in known:
         return name
+    name = printable_name(name)
+    # `f"order:{order}"` of an object without a text of its own is another name in each process: nobody would
+    # be excluded.
+    if " at 0x" in name and (found := re.search(_ADDRESS, name)):
+        raise InvalidName(
+            f"{name[:80]}: {found[0][:60]} is an object's address, which differs in each process, so the "
+            "name would exclude nobody; name the resource by something that stays the same, as in "
+            "{order.id}"
+        )
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known.add(name)
+    return name
+
+
+def printable_name(name: object) -> str:
+    """The name, if it is printable text of 1 to 1024 bytes; `InvalidName` or TypeError otherwise.
+
+    Operators may ask for every name that a store can have, also for one that nothing is made with today.
+    """
     if not isinstance(name, str):
         raise TypeError(f"a resource is named by a str, not {type(name).__name__}")
     if not name:
         raise InvalidName("a resource needs a name: got an empty string")
-    # None of them is printable, so that few programs ever compile the pattern, which takes a twentieth of an import.
+    # None of them is printable, so that few programs ever compile the pattern, which takes a twentieth of an
+    # import.
     if not str.isprintable(name) and (found := re.search(_FORBIDDEN, name)):
         kind = "a lone surrogate" if "\ud800" <= found[0] <= "\udfff" else "a control character"
         raise InvalidName(f"{ascii(name)[:80]}: {kind} at position {found.start()} cannot be part of a name")
     if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
         raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
-    name = str(name)  # a subclass's own equality must not decide who shares a lock
-    if len(known) >= REMEMBERED:
-        known.clear()
-    known.add(name)
-    return name
+    return str(name)  # a subclass's own equality must not decide who shares a lock
 
 
 def checked_words(words: object, what: str) -> str:

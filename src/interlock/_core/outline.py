@@ -1,4 +1,6 @@
-"""What counts as a difference between two looks at a queue: for the core, for stores that watch, and for the command line."""
+"""What counts as a difference between two looks at a queue: for the core, for stores that watch, and for
+the command line.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,10 @@ from interlock.ports import Owner
 
 
 class QueuePlace:
-    """Renewed by the keeper while its waiter lives. It has no deadline: losing it costs a turn in the queue."""
+    """Renewed by the keeper while its waiter lives.
+
+    It has no deadline: losing it costs a turn in the queue.
+    """
 
     waiting = True  # for its turn
 
@@ -32,7 +35,9 @@ class QueuePlace:
         return self._ask
 
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
-        """Note that the place was refreshed; one that lapsed is entered anew by the waiter's own next claim."""
+        """Note that the place was refreshed; one that lapsed is entered anew by the waiter's own next
+        claim.
+        """
         if isinstance(answer, Renewed):
             self.refreshed = asked
 

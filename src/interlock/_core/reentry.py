@@ -59,7 +59,12 @@ class Reentrant:
         self.mode: Mode = mode
         self._key = f"{holding.terms.capacity}:{holding.resource}"
 
-    # An owner is given where a task that asyncio made asks on behalf of its maker; None stands for the caller.
+    def renamed(self, resource: str) -> Reentrant:
+        """As `Holding.renamed`."""
+        return Reentrant(self.holding.renamed(resource), self.mode)
+
+    # An owner is given where a task that asyncio made asks on behalf of its maker; None stands for the
+    # caller.
 
     def entry(self, owner: Owner | None = None) -> Entry | None:
         """The owner's entry, or None. A lease that it released by hand is forgotten here."""
@@ -147,14 +152,17 @@ class Reentrant:
                         attempt.counted = False
             if last:
                 await entry.lease._give_back(strict=attempt is None, left=left)
-            elif self.mode == "write" and not entry.writes:
+            # One that is pinned stays exclusive: see `Lease._pin`.
+            elif self.mode == "write" and not entry.writes and not entry.lease._pinned:
                 await entry.lease._shrink(1, timing.patience(left))
         finally:
             if last:
                 self._forget_if_over(entry, owner)
 
     def _forget_if_over(self, entry: Entry, owner: Owner) -> None:
-        """Forget an entry that was given back; if an interrupt prevented that, keep it: nobody could release it again."""
+        """Forget an entry that was given back; if an interrupt prevented that, keep it: nobody could
+        release it again.
+        """
         if entry.lease._state in FINAL or self.client.inside():  # or the keeper gives it back
             self.forget(owner, entry)
         else:
@@ -177,9 +185,12 @@ class Reentrant:
         entry = attempt.entry
         if entry is not None and entry.away:
             attempt.uncount()
-        if entry is None or entry.over or entry.lease._state is State.RELEASED:
+        if entry is None:
             return
         try:
+            if entry.over or entry.lease._state is State.RELEASED:
+                entry.lease._check_taker()
+                return
             if not entry.count(self.mode):
                 raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
             await self._go_out(entry, attempt.owner, attempt, timing.time_for(error))

@@ -12,7 +12,14 @@ from interlock._core import timing
 from interlock._core.attempt import TRIES
 from interlock._core.client import Client
 from interlock._core.names import checked_name
-from interlock.errors import InvalidSetting, SettingsMismatch, StoreUnavailable, Unsupported
+from interlock.errors import (
+    InvalidSetting,
+    SettingsMismatch,
+    StoreUnavailable,
+    StoreUnfit,
+    Unreached,
+    Unsupported,
+)
 from interlock.model import Versioned
 
 R = TypeVar("R")
@@ -29,8 +36,9 @@ class Cell:
         traits = client.store.traits
         if not traits.registers:
             raise Unsupported(
-                f"{traits.backend} keeps no registers, which events, latches, barriers and marks are made of: its "
-                "majorities settle who holds a lock, not the order of writes; keep these on one server"
+                f"{traits.backend} keeps no registers, which events, latches, barriers and marks are made "
+                "of: its majorities settle who holds a lock, not the order of writes; keep these on one "
+                "server"
             )
         self.client = client
         self.name = checked_name(name)
@@ -38,36 +46,57 @@ class Cell:
 
     async def read(self, left: float = float("inf")) -> tuple[Any, int]:
         self.client.check_open()
-        read = await self.client.store.read(self._key, timing.patience(left))
-        return decoded(read), read.version
+        with self.client.while_open():
+            read = await self.client.store.read(self._key, timing.patience(left))
+        try:
+            return decoded(read), read.version
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreUnfit(
+                f"{self.name}: what the store keeps under this name is not what interlock wrote ({error}); "
+                "see who else may write there, and remove it"
+            ) from None
 
     async def compare_and_set(self, version: int, value: Any, until: float = float("inf")) -> int | None:
         """The new version, or None if the register has changed since `version` was read.
 
         A lost reply is answered by asking again under the same id: the store knows its own writer, unless
-        another has written since. Then `StoreUnavailable` says that nobody knows.
+        another has written since. Then `StoreUnavailable` says that the write may have been applied.
         """
         written, sure = await self._write(version, value, until)
         if not sure:
-            raise StoreUnavailable(f"{self.name}: nobody knows whether the write was applied; read it again")
+            raise self._unknown()
         return written
 
+    def _unknown(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.name}: the change may have been applied: its answer was lost, and others have written "
+            "since; read it again"
+        )
+
     async def _write(self, version: int, value: Any, until: float) -> tuple[int | None, bool]:
-        """The new version or None, and whether that is certain."""
+        """The new version or None, and whether that is certain.
+
+        Only here is a write sent again. A store that did so by itself would hide that its first copy may have
+        counted.
+        """
         self.client.check_open()
-        runtime, text = self.client.runtime, encoded(value)
-        id = runtime.fresh_id()
+        runtime, text = self.client.runtime, encoded(value, self.client.store.traits.largest_value)
+        id, sent = runtime.fresh_id(), False
         for tries in range(TRIES):
             patience = timing.patience(until - runtime.now())
             try:
                 written = await self.client.store.compare_and_set(self._key, version, text, id, patience)
-            except StoreUnavailable:
+            except StoreUnavailable as error:
+                sent = sent or not isinstance(error, Unreached)
                 if tries == TRIES - 1 or runtime.now() >= until:
-                    raise
+                    if not sent:
+                        raise
+                    sentence = f"{error}; the change of {self.name} may have been applied: read it again"
+                    raise StoreUnavailable(sentence) from None
                 await runtime.sleep(0.02 * 4**tries)
             else:
                 # Refused, but perhaps because an earlier try of ours was applied and then written over.
-                return (None, not tries) if written is None else (written.version, True)
+                return (None, not sent) if written is None else (written.version, True)
         raise AssertionError("unreachable")
 
     async def change(
@@ -80,9 +109,10 @@ class Cell:
     ) -> tuple[R, int]:
         """Write `decide(value)[0]` over the value it was given, however often others come between.
 
-        `decide` may be called again with a newer value; what it returns beside the value, for the
-        call that counted, is returned with the new version. Equal values are not written. `again` says that
-        a change may be applied twice; otherwise `StoreUnavailable` when nobody knows whether it was applied.
+        `decide` may be called again with a newer value; what it returns beside the value, for the call that
+        counted, is returned with the new version. Equal values are not written. `StoreUnavailable` is raised
+        when the change may have been applied and nobody knows. With `again` it is decided anew instead: only
+        for a `decide` that recognises its own work in the value, whatever others have done to that since.
         `look(value)` is awaited before each `decide(value)`, for what must be asked after the value was read.
         """
         while True:
@@ -96,7 +126,7 @@ class Cell:
             if written is not None:
                 return result, written
             if not (sure or again):
-                raise StoreUnavailable(f"{self.name}: nobody knows whether the change was applied")
+                raise self._unknown()
             await self.client.runtime.sleep(0.002 * self.client.runtime.random())
 
     async def differing(self, seen: int, timeout: float | None) -> tuple[Any, int] | None:
@@ -123,10 +153,14 @@ class Cell:
 
     async def changed(self, version: int, timeout: float) -> None:
         """Return when the version may differ, or after `timeout` seconds."""
-        await self.client.store.watch_register(self._key, version, timeout)
+        with self.client.while_open():
+            await self.client.store.watch_register(self._key, version, timeout)
 
 
-def encoded(value: Any) -> str | None:
+def encoded(value: Any, longest: int | None = None) -> str | None:
+    """The value as JSON, which is ASCII; `InvalidSetting` if it has more characters than the store can
+    hold in a register.
+    """
     if value is None:
         return None
     import json  # here, not above: `import interlock` stays light
@@ -135,10 +169,9 @@ def encoded(value: Any) -> str | None:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
         raise InvalidSetting(f"a register's value must be JSON: {error}") from None
-    if len(text) > LONGEST_VALUE:
-        raise InvalidSetting(
-            f"a register's value has at most {LONGEST_VALUE} characters of JSON, not {len(text)}"
-        )
+    most = min(LONGEST_VALUE, longest or LONGEST_VALUE)
+    if len(text) > most:
+        raise InvalidSetting(f"a register's value has at most {most} characters of JSON, not {len(text)}")
     return text
 
 
@@ -162,11 +195,12 @@ class EventCell:
         return self.known
 
     async def set(self) -> None:
-        await self._cell.change(lambda _: (1, None), again=True)
+        await self._cell.change(lambda _: (1, None))
         self.known = True
 
     async def clear(self) -> None:
-        await self._cell.change(lambda _: (None, None), again=True)
+        # Not `again`: the second time it would undo what another has set since the first.
+        await self._cell.change(lambda _: (None, None))
         self.known = False
 
     async def wait(self, timeout: float | None) -> bool:
@@ -184,44 +218,79 @@ class EventCell:
 
 
 class LatchCell:
-    """A count that goes down to 0 once, and a wait for that."""
+    """A count that goes down to 0, and a wait for that.
+
+    The value is [start, left, opened]: `opened` counts how often it was open, so that a waiter which wakes up
+    late can tell that it was open although it was reset since. After a reset, start is 0: nobody has to agree
+    with those before.
+    """
 
     def __init__(self, client: Client, name: str, count: int) -> None:
         self._cell = Cell(client, "latch", name)
         self.name = self._cell.name
         self.start = timing.checked_count(count, "count")
 
-    def _left(self, value: Any) -> int:
+    def _state(self, value: Any) -> tuple[int, int]:
+        """How much is left, and how often it was open."""
         if value is None:
-            return self.start
-        start, left = value
-        check_agreed(self.name, self.start, start)
-        return int(left)
+            return self.start, 0
+        match value:
+            case [int(start), int(left), int(opened)]:
+                pass
+            case _:
+                raise not_ours(self.name, value)
+        if start == 0:
+            return self.start, opened
+        check_agreed(self.name, self.start, start, "count")
+        return left, opened
 
     async def count(self) -> int:
         value, _ = await self._cell.read()
-        return self._left(value)
+        return self._state(value)[0]
 
     async def count_down(self, by: int) -> int:
         by = timing.checked_count(by, "n")
 
         def decide(value: Any) -> tuple[Any, int]:
-            left = max(0, self._left(value) - by)
-            return [self.start, left], left
+            before, opened = self._state(value)
+            left = max(0, before - by)
+            return [self.start, left, opened + (before > 0 and left == 0)], left
 
         left, _ = await self._cell.change(decide)
         return left
 
     async def wait(self, timeout: float | None) -> bool:
+        """True once the count is 0, even if it is reset before this waiter wakes."""
         timeout = timing.checked_timeout(timeout)
-        return bool(
-            await self._cell.until(lambda value, _: True if self._left(value) == 0 else None, timeout)
-        )
+        first: list[int] = []
+
+        def enough(value: Any, _: int) -> bool | None:
+            left, opened = self._state(value)
+            if not first:
+                first.append(opened)
+            return True if left == 0 or opened > first[0] else None
+
+        return bool(await self._cell.until(enough, timeout))
 
     async def reset(self) -> None:
-        await self._cell.change(lambda _: (None, None), again=True)
+        def decide(value: Any) -> tuple[Any, None]:
+            match value:
+                case [int(), int(), int(opened)] if opened > 0:
+                    return [0, 0, opened], None
+                case _:  # never open, or not ours
+                    return None, None
+
+        # Not `again`: the second time it would take back what others have counted down since the first.
+        await self._cell.change(decide)
 
 
-def check_agreed(name: str, asked: int, standing: int) -> None:
+def not_ours(name: str, value: Any) -> StoreUnfit:
+    return StoreUnfit(
+        f"{name}: the store keeps {value!r:.40} under this name, which interlock did not write; see who else "
+        "may write there, and remove it"
+    )
+
+
+def check_agreed(name: str, asked: int, standing: int, setting: str) -> None:
     if asked != standing:
-        raise SettingsMismatch(name, asked, standing)
+        raise SettingsMismatch(name, asked, standing, setting)

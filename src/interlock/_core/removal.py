@@ -1,4 +1,6 @@
-"""Removing a claim from the store: at once if the store answers, otherwise by the keeper, until it has answered."""
+"""Removing a claim from the store: at once if the store answers, otherwise by the keeper, until it has
+answered.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,15 @@ async def remove(
     linger: float = 0.0,
     until: float = FOR_EVER,
     failure: InterlockError | None = None,
+    *,
+    refused: bool = False,
 ) -> Removal:
     """Release a claim; from `until` on, wait for no more than one short request.
 
-    `failure` is that of a first try which the caller has made itself. The claim is gone only when the store's *first*
-    answer was that no such claim stands: after a lost reply that would be our own doing.
+    `failure` is that of a first try which the caller has made itself. `refused` tells that the store has
+    refused to make the claim; if it refuses this as well, because of a wrong password for example, then there
+    is nothing to take back, and nobody is told that something was left. The claim is gone only when the
+    store's *first* answer was that no such claim stands: after a lost reply that would be our own doing.
     """
     if linger and not client.store.traits.lingers:
         release_later(client, claim, 0.0, pause=linger)
@@ -53,9 +59,10 @@ async def remove(
                 return DONE if stood or tries else GONE
             except (StoreUnavailable, StoreUnfit) as error:
                 failure = error
-        if isinstance(
-            failure, StoreUnfit
-        ):  # a full disk, for example: that can be mended before the claim lapses
+        if isinstance(failure, StoreUnfit):
+            if refused:
+                return GONE
+            # A full disk, for example: that can be mended before the claim lapses.
             release_later(client, claim, linger)
             raise failure
         if client.runtime.now() >= until:
@@ -73,7 +80,9 @@ def release_later(client: Client, claim: Claim, linger: float, pause: float = FI
 
 
 class PendingRelease:
-    """A release that the store has not answered yet: its caller could not wait for it, so the keeper repeats it."""
+    """A release that the store has not answered yet: its caller could not wait for it, so the keeper
+    repeats it.
+    """
 
     __slots__ = ("due", "id", "linger", "resource", "tries", "until")
 

@@ -1,7 +1,8 @@
 """The room of a barrier or a condition: each waiter stands there with a claim that says only that it lives.
 
-The room is one resource with capacity for everybody, so each claim is admitted at once. The keeper renews the claims;
-the claim of a process that was killed lapses on the store's clock, and that is how the others learn of it.
+The room is one resource with capacity for everybody, so each claim is admitted at once. The keeper renews the
+claims; the claim of a process that was killed lapses on the store's clock, and that is how the others learn
+of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from interlock.ports import IO_TIMEOUT, WAITERS, Owner
 
 
 class Presence(QueuePlace):
-    """One waiter's claim. An id that was `gone` once is never used again: the others may have counted without it."""
+    """One waiter's claim.
+
+    An id that was `gone` once is never used again: the others may have counted without it.
+    """
 
     waiting = False  # all of them are admitted: there is nothing to tell them
 
@@ -41,18 +45,28 @@ class Room:
     def __init__(self, client: Client, resource: str) -> None:
         self.client = client
         self.resource = resource
-        self.ttl = max(timing.PLACE_TTL, client.store.traits.min_ttl)  # the same for all that stand here
+        self.longest = max(timing.PLACE_TTL, client.store.traits.min_ttl)
+
+    @property
+    def ttl(self) -> float:
+        """How long a waiter stands here unheard of, seconds. A session may live for less."""
+        return min(self.longest, self.client.store.traits.max_ttl)
 
     def claim(self, id: str, who: str) -> Claim:
         return Claim(self.resource, id, self.ttl, 1, EVERYTHING, False, self.ttl, "", who)
 
     def newcomer(self, owner: Owner) -> Presence:
-        """A waiter that is about to enter. Made before the store is asked: an interrupt must find the claim to take back."""
+        """A waiter that is about to enter.
+
+        Made before the store is asked: an interrupt must find the claim to take back.
+        """
         runtime = self.client.runtime
         return Presence(self.claim(runtime.fresh_id(), runtime.who(owner)), runtime.now(), owner)
 
     async def enter(self, presence: Presence, wait: float | None = None) -> None:
-        """Stand here from now on; `StoreUnavailable` if the store could not be asked within `wait` seconds."""
+        """Stand here from now on; `StoreUnavailable` if the store could not be asked within `wait`
+        seconds.
+        """
         attempt = Attempt(self.client, None, presence.claim, wait, presence.owner)
         presence.stands = True
         try:

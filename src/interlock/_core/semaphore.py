@@ -11,7 +11,7 @@ store: threads and tasks that release at the same time never give back the same 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from interlock._core import timing
 from interlock._core.attempt import Attempt
@@ -21,7 +21,7 @@ from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
-from interlock.errors import InvalidSetting, NotHeld
+from interlock.errors import InvalidSetting, NotHeld, Unsupported
 from interlock.model import Claim
 from interlock.ports import Owner
 
@@ -41,6 +41,11 @@ class SemaphoreHolding(Holding):
         self.gift = 0  # permits given to us that we never took
         self.gifted: dict[Lease, int] = {}  # how much of each lease is paid for by a gift
         self._going: set[Lease] = set()  # leases that some release is giving back, whole
+
+    def renamed(self, resource: str) -> Self:
+        other = super().renamed(resource)
+        other.gift, other.gifted, other._going = 0, {}, set()
+        return other
 
     @property
     def value(self) -> int:
@@ -95,27 +100,31 @@ class SemaphoreHolding(Holding):
         """Give back `count` permits: the owner's own newest first, then others of this object's."""
         count = timing.checked_count(count, "n")
         shares: list[Share] = []
+        owner = owner or self.client.runtime.owner()
         try:
-            self._reserve(count, owner or self.client.runtime.owner(), shares)
-            failure = await self._give(shares)
-        except InvalidSetting:
+            self._reserve(count, owner, shares)
+            failure = await self._give(shares, owner)
+        except (InvalidSetting, Unsupported):  # refused: nothing was set apart
             raise
         # Interrupted: the permits that were set apart are nobody's, and others wait for them.
         except BaseException:
             soon = self.client.runtime.now()
-            await self.client.runtime.finish(lambda: self._give(shares, soon))
+            await self.client.runtime.finish(lambda: self._give(shares, owner, soon))
             raise
         if failure is not None:
             raise failure
 
     def _reserve(self, count: int, owner: Owner, shares: list[Share]) -> None:
-        """Decide which permits are given back, in one step: a second release finds only those that the first has left."""
+        """Decide which permits are given back, in one step: a second release finds only those that the
+        first has left.
+        """
         with self.client.guard:
             leases = [lease for lease in self.leases if lease not in self._going]
             ordered = [lease for lease in reversed(leases) if lease._owner is owner]
             ordered += [lease for lease in leases if lease._owner is not owner]
             if self.bounded and count > sum(self.weight(lease) for lease in ordered):
                 raise InvalidSetting(f"{self.resource}: semaphore released too many times")
+            self._refuse_part_of_pinned(ordered, count)
             for lease in ordered:
                 if count <= 0:
                     break
@@ -128,6 +137,20 @@ class SemaphoreHolding(Holding):
                 count -= min(weight, count)
             self.gift += max(0, count)
 
+    def _refuse_part_of_pinned(self, ordered: list[Lease], count: int) -> None:
+        """Raise if a lease would shrink that an absolute guard was shown: the store would let others in
+        while the guard's transaction is open, and nobody tells us when it ends.
+        """
+        for lease in ordered:
+            if count < (weight := self.weight(lease)):
+                if lease._pinned and lease.permits and count > self.older.get(lease, 0):
+                    raise Unsupported(
+                        f"{self.resource}: a lease that was shown to a guard with absolute=True gives back "
+                        "no part of its permits; release it as a whole: lease.release()"
+                    )
+                return
+            count -= weight
+
     def _reserve_part(self, lease: Lease, count: int) -> None:
         older = min(self.older.get(lease, 0), count)
         if older:
@@ -139,7 +162,7 @@ class SemaphoreHolding(Holding):
             self.gifted[lease] -= gift
             self.gift += gift
 
-    async def _give(self, shares: list[Share], until: float = FOR_EVER) -> Exception | None:
+    async def _give(self, shares: list[Share], by: Owner, until: float = FOR_EVER) -> Exception | None:
         """Give back all that was set apart; return the first failure. May be repeated.
 
         From `until` on a store that does not answer is not waited for: the keeper asks it again.
@@ -150,7 +173,7 @@ class SemaphoreHolding(Holding):
             left = until - self.client.runtime.now()
             try:
                 if whole:
-                    await lease._give_back(strict=True, left=left)
+                    await lease._give_back(strict=True, left=left, by=by)
                 else:
                     await lease._shrink(lease.permits, timing.patience(left))
             except NotHeld as error:  # a lease that was lost must not keep the others from the waiters

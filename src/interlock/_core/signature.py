@@ -1,8 +1,9 @@
-"""The present holder's name on a claim that was passed on within its client, for everybody who looks at the queue.
+"""The present holder's name on a claim that was passed on within its client, for everybody who looks at the
+queue.
 
-The store knows the claim by its first holder. An heir that holds it for longer than a moment writes its token and its
-`who` into the claim's note, with a renewal; code that shows a queue reads them there. Only plain locks are passed on, and
-these have no note of their own.
+The store knows the claim by its first holder. An heir that holds it for longer than a moment writes its token
+and its `who` into the claim's note, with a renewal; code that shows a queue reads them there. Only plain
+locks are passed on, and these have no note of their own.
 """
 
 from __future__ import annotations

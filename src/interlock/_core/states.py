@@ -1,4 +1,7 @@
-"""The life of a lease, as a table. Only `lease.py` moves a lease along it; the diagram in the docs is drawn from it."""
+"""The life of a lease, as a table.
+
+Only `lease.py` moves a lease along it; the diagram in the docs is drawn from it.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ from interlock.model import EVERYTHING, Traits
 
 
 class Terms:
-    """How a resource is asked for and held. All locks of a client that ask for nothing special share one object."""
+    """How a resource is asked for and held.
+
+    All locks of a client that ask for nothing special share one object.
+    """
 
     __slots__ = (
         "block",
@@ -33,20 +36,24 @@ class Terms:
     def __init__(
         self, traits: Traits, ttl: float, settings: Settings, *, permits: int, capacity: int, passes: bool
     ) -> None:
-        """`ttl` is the client's. With `passes`, the waiters of one client may pass a claim on among themselves."""
+        """`ttl` is the client's.
+
+        With `passes`, the waiters of one client may pass a claim on among themselves.
+        """
         self.permits = permits
         self.capacity = capacity
         self.ttl = ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, traits)
         self.timeout = timing.checked_timeout(settings.timeout)
         self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")
-        self.min_hold = timing.checked_duration(settings.min_hold, "min_hold") or 0.0
+        self.min_hold = timing.checked_min_hold(settings.min_hold)
         if self.max_hold is not None:  # or the store would keep others out when this lease has long been lost
             self.ttl = min(self.ttl, max(self.max_hold, traits.min_ttl))
         self.validity, self.place_ttl = timing.validity(self.ttl), timing.place_ttl(self.ttl)
         self.renew = settings.renew
         self.fair = settings.fair and traits.fair  # whether its claims queue
         self.on_lost: Callable[[Any], object] | None = settings.on_lost
-        # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are passed on.
+        # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are
+        # passed on.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
         self.block = BLOCK if passes and plain and traits.blocks else 1
         self._check(traits)

@@ -12,11 +12,21 @@ from interlock.wording import duration
 TIMEOUT_MAX = 9223372036.0
 """The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""
 
+LONGEST_HOLD = 365 * 86400.0
+"""The longest `min_hold`, seconds."""
+
+USUAL_TTL = 30.0
+"""Seconds that leases live unrenewed, unless the client or the lock says otherwise, or the store permits
+no more.
+"""
+
 PLACE_TTL = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
 GRACE = 0.15
-"""Seconds that a request may take beyond its caller's time: a call that may not wait must still be answered."""
+"""Seconds that a request may take beyond its caller's time: a call that may not wait must still be
+answered.
+"""
 
 SHORTEST_ASK = 0.01
 """Seconds for a request once the grace is used up: enough to send it, hardly enough for an answer."""
@@ -25,15 +35,20 @@ HURRY = 0.1
 """Seconds, beside the grace, that a cancelled or interrupted caller waits for its claim to be taken back."""
 
 WATCHED_BY_RENEWALS = 1 / 2
-"""The part of a place's ttl within which the renewal of that place notices a lapse ahead of it: more than the time between two
-renewals. A waiter that is told of an earlier lapse asks at that instant; other lapses are left to the renewals.
+"""The part of a place's ttl within which the renewal of that place notices a lapse ahead of it: more than the
+time between two renewals. A waiter that is told of an earlier lapse asks at that instant; other lapses are
+left to the renewals.
 """
 
 OVERDUE = 2 / 3
-"""The part of a place's ttl after which a place that was not renewed is asked for: a renewal is missing by then."""
+"""The part of a place's ttl after which a place that was not renewed is asked for: a renewal is missing by
+then.
+"""
 
 FRESH = 1 / 2
-"""The part of a grant's ttl that may have passed when its answer arrives; after that it is asked for again."""
+"""The part of a grant's ttl that may have passed when its answer arrives; after that it is asked for
+again.
+"""
 
 PASSED_ON = 1 / 2
 """The time that must be left of a lease that is passed on, as part of a place's ttl.
@@ -42,8 +57,8 @@ Of a place's, because a lease that was granted with a wake-up lives only as long
 """
 
 TAKEN_OVER = PASSED_ON / 2
-"""The time that must be left when the heir takes it over, as part of the same: after a longer stall of its event loop, the
-heir gives the claim back.
+"""The time that must be left when the heir takes it over, as part of the same: after a longer stall of its
+event loop, the heir gives the claim back.
 """
 
 DRIFT = 0.02
@@ -54,7 +69,9 @@ REACTION = 0.002
 
 
 def margin(ttl: float) -> float:
-    """The time a holder takes off its lease, for clock drift and to stop: it knows of the end before the store forgets."""
+    """The time a holder takes off its lease, for clock drift and to stop: it knows of the end before the
+    store forgets.
+    """
     return REACTION + ttl * DRIFT
 
 
@@ -113,6 +130,17 @@ def checked_duration(seconds: object, name: str) -> float | None:
     value = _seconds(seconds, name)
     if not (value > 0 and math.isfinite(value)):
         raise InvalidSetting(f"{name} must be a positive number of seconds or None, not {value:g}")
+    return value
+
+
+def checked_min_hold(seconds: object) -> float:
+    """The seconds for which others are kept out; 0 for None.
+
+    Bounded as the longest ttl is: a store has to keep it.
+    """
+    value = checked_duration(seconds, "min_hold") or 0.0
+    if value > LONGEST_HOLD:
+        raise InvalidSetting(f"min_hold must be at most {duration(LONGEST_HOLD)}, not {value:g} s")
     return value
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from interlock._core import timing
 from interlock._core.client import Client
-from interlock._core.names import checked_name, checked_words
+from interlock._core.names import checked_words, printable_name
 from interlock._core.outline import outline
 from interlock._core.signature import all_signed, signed
-from interlock.errors import InvalidSetting
+from interlock.errors import InvalidSetting, StoreUnavailable, Unreached
 from interlock.model import Queue, Standing
 from interlock.ports import WAITERS
 
@@ -21,24 +21,26 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
     until = None if timeout is None else runtime.now() + timeout
     while True:
         client.check_open()
-        queue = await client.store.inspect(resource)
+        with client.while_open():
+            queue = await client.store.inspect(resource)
         shown = all_signed(queue)
         if seen is None or outline(shown) != outline(seen):
             return shown
         left = LOOK_AGAIN if until is None else until - runtime.now()
         if left <= 0:
             return None
-        await client.store.watch(resource, queue, min(left, LOOK_AGAIN))
+        with client.while_open():
+            await client.store.watch(resource, queue, min(left, LOOK_AGAIN))
 
 
 async def watched(client: Client, name: str, seen: Queue | None, timeout: float | None) -> Queue | None:
     client.check_open()
-    return await changed(client, checked_name(name), seen, timing.checked_timeout(timeout))
+    return await changed(client, printable_name(name), seen, timing.checked_timeout(timeout))
 
 
 async def inspected(client: Client, name: str) -> Queue:
     client.check_open()
-    return all_signed(await client.store.inspect(checked_name(name)))
+    return all_signed(await client.store.inspect(printable_name(name)))
 
 
 async def page(client: Client, prefix: str, after: str) -> list[str]:
@@ -58,5 +60,13 @@ async def evicted(
     client.check_open()
     if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
-    met = await client.store.evict(checked_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
+    try:
+        met = await client.store.evict(printable_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
+    except Unreached:
+        raise
+    except StoreUnavailable as error:
+        # Never sent again from here: somebody else may hold it by now.
+        raise StoreUnavailable(
+            f"{error}; the eviction may have been applied: look who holds {name} before you repeat it"
+        ) from None
     return [signed(standing) for standing in met]

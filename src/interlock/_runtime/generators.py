@@ -1,20 +1,21 @@
 """Decorated functions: which kinds there are, and how a generator holds a lease while it is iterated.
 
-The body of a generator runs in steps, on whatever thread or in whatever task calls `next`: frameworks run the halves of
-one in different threads, which come and go. So the generator itself owns the lease while it is suspended, as long as it
-exists; while a step runs, its thread or task does. A generator that nobody has any more is closed by Python, which ends
-the `with` statement in it.
+The body of a generator runs in steps, on whatever thread or in whatever task calls `next`: frameworks run the
+halves of one in different threads, which come and go. So the generator itself owns the lease while it is
+suspended, as long as it exists; while a step runs, its thread or task does. A generator that nobody has any
+more is closed by Python, which ends the `with` statement in it.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Literal, cast
 
 from interlock._core.lease import Lease
 from interlock._core.states import State
-from interlock.errors import LeaseLost
+from interlock.errors import NotHeld
 from interlock.ports import Owner
 
 Kind = Literal["function", "coroutine function", "generator function", "async generator function"]
@@ -42,21 +43,32 @@ def name_of(function: object) -> str:
 
 
 def refuse_context_manager(function: object, *, asynchronous: bool) -> None:
-    """Raise for what `contextlib` made of a generator: its body would run when the lock has long been given back."""
+    """Raise for what `@contextmanager` made of a generator: its body would run when the lock has long been
+    given back.
+
+    A function that a context manager decorates, as `@transaction.atomic` does, is not one.
+    """
     code = getattr(function, "__code__", None)
     if code is None or getattr(function, "__wrapped__", None) is None:
         return
     import contextlib
 
-    if code.co_filename != contextlib.__file__:
+    # All that a decorator makes has the same code, which is not that of `contextlib.ContextDecorator`.
+    if code is _code(contextlib.contextmanager):
+        theirs, decorator, of = False, "@contextmanager", "interlock"
+    elif code is _code(contextlib.asynccontextmanager):
+        theirs, decorator, of = True, "@asynccontextmanager", "interlock.aio"
+    else:
         return
-    theirs = kind_of(function.__wrapped__) == "async generator function"  # type: ignore[attr-defined]
-    decorator = "@asynccontextmanager" if theirs else "@contextmanager"
-    of = "interlock.aio" if theirs else "interlock"
     advice = "put the lock below" if theirs == asynchronous else f"use a lock of {of}, below"
     raise TypeError(
-        f"{name_of(function)} is a context manager, whose body would run without the lock: {advice} {decorator}"
+        f"{name_of(function)} is a context manager, whose body would run without the lock: {advice} "
+        f"{decorator}"
     )
+
+
+def _code(decorator: Callable[[Any], Any]) -> object:
+    return decorator(name_of).__code__
 
 
 def refuse_coroutine(function: object) -> None:
@@ -80,12 +92,35 @@ def require_coroutine(function: object) -> None:
 
 
 def refuse_generator(function: object) -> None:
-    """Raise for a generator function, whose caller iterates over what it gets: a skipped one has nothing to give."""
+    """Raise for a generator function, whose caller iterates over what it gets: a skipped one has nothing
+    to give.
+    """
     if kind_of(function) in ("generator function", "async generator function"):
         raise TypeError(
             f"{name_of(function)} is a generator function, which a decorator cannot skip: iterate inside "
             "`with client.once(...)`"
         )
+
+
+UNFINISHED: dict[type, str] = {
+    CoroutineType: "a coroutine",
+    GeneratorType: "a generator",
+    AsyncGeneratorType: "an async generator",
+}
+"""Results whose body has yet to run."""
+
+
+def unfinished(function: object, result: object) -> TypeError:
+    """The error for a decorated function that returned one of those: its body would run without the lock."""
+    returned = type(result)
+    kind = UNFINISHED[returned]
+    if returned is CoroutineType:
+        cast(Any, result).close()  # or Python warns that it was never awaited
+    of = "interlock" if returned is GeneratorType else "interlock.aio"
+    return TypeError(
+        f"{name_of(function)} returned {kind}, whose body would run without the lock: decorate the function "
+        f"with that body, by a lock of {of}"
+    )
 
 
 class GeneratorOwner:
@@ -106,26 +141,36 @@ class GeneratorOwner:
 
 
 class Iteration:
-    """The leases of a generator from its first step to its last. Nothing but the generator's frame refers to it."""
+    """The leases of a generator from its first step to its last.
+
+    Nothing but the generator's frame refers to it.
+    """
 
     def __init__(self, leases: Sequence[Lease], function: object, *, moves: bool = True) -> None:
         self._leases = leases
         self._runtime = leases[0]._runtime
         self._moves = moves  # not for rlocks, which count for the thread or task that entered
         self._owner = GeneratorOwner(self, name_of(function))
+        self._let_go: list[Lease] = []  # leases that a step of the generator has released by itself
 
     def _own(self, owner: Owner) -> None:
         if self._moves:
             for lease in self._leases:
                 lease._set_owner(owner)
 
-    def resume(self) -> LeaseLost | None:
-        """A step begins; the loss that its body must meet first, if there was one."""
+    def resume(self) -> NotHeld | None:
+        """A step begins; the error that its body must meet first, if a lease has ended since the last one."""
         self._own(self._runtime.owner())
-        return next((lease.loss() for lease in self._leases if lease.state is State.LOST), None)
+        for lease in self._leases:
+            if lease.state is State.LOST:
+                return lease.loss()
+            if lease.state is State.RELEASED and lease not in self._let_go:
+                return lease._release()
+        return None
 
     def suspend(self) -> None:
         """A step has ended."""
+        self._let_go = [lease for lease in self._leases if lease._state is State.RELEASED]
         self._own(self._owner)
 
 
@@ -165,7 +210,9 @@ class Steps:
 
 
 def _exception(kind: Any, value: Any, trace: Any) -> BaseException:
-    """The exception that `throw` was called with, also in the old way: its type, its argument and its traceback."""
+    """The exception that `throw` was called with, also in the old way: its type, its argument and its
+    traceback.
+    """
     error: BaseException
     if isinstance(kind, BaseException):
         error = kind

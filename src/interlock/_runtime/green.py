@@ -1,8 +1,9 @@
-"""Runtimes for programs of greenlets (gevent, eventlet): callers wait as greenlets do, the keeper runs on a thread.
+"""Runtimes for programs of greenlets (gevent, eventlet): callers wait as greenlets do, the keeper runs on a
+thread.
 
-Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. Its thread
-is the system's own, and so is all it waits for. What it tells greenlets goes through a pair of sockets: the locks of these
-libraries cannot be opened safely by another thread.
+Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. Its
+thread is the system's own, and so is all it waits for. What it tells greenlets goes through a pair of
+sockets: the locks of these libraries cannot be opened safely by another thread.
 """
 
 from __future__ import annotations
@@ -150,7 +151,10 @@ class Native(Green):
         return NativeJob(work)
 
     async def join(self, job: Job, timeout: float) -> None:
-        """As a greenlet: the others go on. Not only until the work is over, but until the thread can do no harm to an interpreter that ends."""
+        """As a greenlet: the others go on.
+
+        Not only until the work is over, but until the thread can do no harm to an interpreter that ends.
+        """
         assert isinstance(job, NativeJob)
         end = self.now() + timeout
         while not job.gone and self.now() < end and job.ident != native.original("get_ident")():
@@ -166,7 +170,9 @@ def _hub() -> Any:
 
 
 def _post(hub: Any, call: Callable[[], object]) -> None:
-    """Make a call among the greenlets of a hub, from any thread; on a thread of the system where that cannot be."""
+    """Make a call among the greenlets of a hub, from any thread; on a thread of the system where that
+    cannot be.
+    """
     if hub is None:
         native.run(call)
     else:

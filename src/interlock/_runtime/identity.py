@@ -20,7 +20,9 @@ from interlock.ports import Owner
 
 LONGEST = 200  # characters kept of the name of a thread, a task or a file
 _NOBODY = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
-"""Files whose lines are nobody's: this package, and what enters locks for others (ExitStack, contextmanager)."""
+"""Files whose lines are nobody's: this package, and what enters locks for others (ExitStack,
+contextmanager).
+"""
 
 
 class _Process:
@@ -47,12 +49,16 @@ def fresh_id() -> str:
 
 
 class ThreadOwner:
-    """One thread. It is alive as long as its thread-local mark is: foreign threads too, ids are not reused."""
+    """One thread.
+
+    It is alive as long as its thread-local mark is: foreign threads too, ids are not reused.
+    """
 
     __slots__ = ("__weakref__", "alive", "name", "quoted")
 
     def __init__(self, mark: object) -> None:
-        # The weak reference itself is the method. It returns the mark, which is true, and None once the thread has ended.
+        # The weak reference itself is the method. It returns the mark, which is true, and None once the
+        # thread has ended.
         self.alive = weakref.ref(mark)  # type: ignore[assignment, method-assign]
         ident = threading.get_ident()
         # Not current_thread(): it would leave a dummy Thread behind for a foreign thread.
@@ -101,7 +107,9 @@ NEAREST = 3
 """Calls from a user's line to `describe`, at least: a face's, and the core's."""
 
 DECORATED = "function"
-"""What our decorators call the function that they stand over: its line is shown, and not that of whoever calls it."""
+"""What our decorators call the function that they stand over: its line is shown, and not that of whoever
+calls it.
+"""
 
 _PARTIAL: type[Any] = partial
 

@@ -44,7 +44,8 @@ def give_back_everything(timeout: float = CLOSING) -> None:
     until = clock.now() + timeout
     clients = list(_clients)
     for client in clients:
-        client.drain()  # or a place that is given back is taken anew, and others wait behind a process that is gone
+        # Or a place that is given back is taken anew, and others wait behind a process that is gone.
+        client.drain()
     for client in clients:
         with suppress(Exception):  # its store is away: the leases that are left lapse by themselves
             _give_back(client, until)

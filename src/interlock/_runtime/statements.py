@@ -1,22 +1,23 @@
 """`with` statements that end whatever interrupts them.
 
-A signal handler that raises (Ctrl-C, a time limit of a task queue) can strike between the last line of a body and
-the first instruction of `__exit__`. No method can be protected at its first instruction, so the statement itself
-is watched. Python looks `__exit__` up when the statement begins and keeps what it finds until the statement is
-over. So each look-up makes an object of its own, and nothing else refers to it: when that object dies, the body
-is over. A lease that was not given back by then is given back by the keeper, when it next wakes.
+A signal handler that raises (Ctrl-C, a time limit of a task queue) can strike between the last line of a body
+and the first instruction of `__exit__`. No method can be protected at its first instruction, so the statement
+itself is watched. Python looks `__exit__` up when the statement begins and keeps what it finds until the
+statement is over. So each look-up makes an object of its own, and nothing else refers to it: when that object
+dies, the body is over. A lease that was not given back by then is given back by the keeper, when it next
+wakes.
 
     with lock:            the statement looks up lock.__exit__, then calls lock.__enter__()
     ExitStack             looks up type(lock).__exit__, then calls type(lock).__enter__(lock)
 
 The object is a `functools.partial`, because a call of it leaves no frame that refers to it: the frames of an
-exception's traceback may be kept for long. Its death is noted by a method of `deque`, because an interrupt that
-strikes a callback written in Python would be swallowed, and the death with it.
+exception's traceback may be kept for long. Its death is noted by a method of `deque`, because an interrupt
+that strikes a callback written in Python would be swallowed, and the death with it.
 
-An `ExitStack` keeps the object in a frame of its own while it calls it. If that call raises, the frame and the
-exception refer to each other, so the object lives on until the garbage collector runs. There it is enough to know that
-the exit was called and is not running any more. An `lru_cache` without a size counts its calls before it runs
-anything that an interrupt could strike, so the object is one of these.
+An `ExitStack` keeps the object in a frame of its own while it calls it. If that call raises, the frame and
+the exception refer to each other, so the object lives on until the garbage collector runs. There it is enough
+to know that the exit was called and is not running any more. An `lru_cache` without a size counts its calls
+before it runs anything that an interrupt could strike, so the object is one of these.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, partial
 from types import FrameType
 from typing import Any, Protocol
@@ -91,7 +93,10 @@ class Statement:
 
 
 _stacks: dict[Statement, None] = {}
-"""The statements of ExitStacks. They are kept here also because the collector drops a `Watch` that is garbage itself."""
+"""The statements of ExitStacks.
+
+They are kept here also because the collector drops a `Watch` that is garbage itself.
+"""
 
 
 def _leave_stack(leave: Callable[..., Any], statement: Statement, *told: object) -> Any:
@@ -107,7 +112,9 @@ _COUNTED = type(lru_cache(maxsize=0)(_leave_stack))
 
 
 def _running(statement: Statement) -> bool:
-    """Whether a thread has just called the exit of this statement, and got no further than its first instruction."""
+    """Whether a thread has just called the exit of this statement, and got no further than its first
+    instruction.
+    """
     frames: list[FrameType | None] = list(sys._current_frames().values())
     frame: FrameType | None = None
     try:
@@ -123,20 +130,33 @@ def _running(statement: Statement) -> bool:
 
 
 def sweep() -> None:
-    """Clean up after statements that were cut short. For keepers; never waits."""
-    while _over:
+    """Clean up after statements that were cut short. For keepers; never waits.
+
+    A statement that cannot be cleaned up now is tried again by the next sweep, behind all others: it must not
+    keep them from being cleaned up, whatever is wrong with it. Its error is raised in the end.
+    """
+    failure: Exception | None = None
+    for _ in range(len(_over)):
         try:
             watch = _over[0]
+        except IndexError:  # another keeper was quicker
+            break
+        try:
             watch.statement.abandon()
-            _over.remove(
-                watch
-            )  # last: an interrupt must not lose it; dead references are equal only to themselves
-        except (IndexError, ValueError):  # another keeper was quicker
-            continue
-    if _stacks:
-        for statement in list(_stacks):
+        except Exception as error:
+            failure = error
+            _over.append(watch)
+        with suppress(ValueError):  # another keeper was quicker
+            # Last: an interrupt must not lose it. Dead references are equal only to themselves.
+            _over.remove(watch)
+    for statement in list(_stacks):
+        try:
             if statement.interrupted():
                 statement.abandon()
+        except Exception as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 class _Here(threading.local):
@@ -147,7 +167,9 @@ _here = _Here()
 
 
 def entered(manager: object, what: Entered) -> Statement:
-    """Note what the statement that has just begun over `manager` holds; a call by hand is watched by nobody."""
+    """Note what the statement that has just begun over `manager` holds; a call by hand is watched by
+    nobody.
+    """
     statement, _here.statement = _here.statement, None
     if statement is not None and (statement.manager is manager or statement.manager is type(manager)):
         if statement.watch is not None and statement.watch() is not None:  # it has begun, and is not over
@@ -171,8 +193,8 @@ class ExitMethod:
         if len(_over) > MOST:  # a program that takes no lease has no keeper
             sweep()
         statement = Statement(kind if manager is None else manager)
-        # In a list, and never in a variable: a profiler or another thread that looks at this frame can keep it for
-        # long after it has returned, with its variables.
+        # In a list, and never in a variable: a profiler or another thread that looks at this frame can keep
+        # it for long after it has returned, with its variables.
         method: list[Callable[..., Any]]
         if manager is not None:
             method = [partial(self.leave, statement, manager)]

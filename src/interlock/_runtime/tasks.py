@@ -49,7 +49,10 @@ class TaskOwner:
 
 
 class LoopOwner:
-    """A whole event loop; alive until it is closed. It owns leases that were granted after the task that asked had ended."""
+    """A whole event loop; alive until it is closed.
+
+    It owns leases that were granted after the task that asked had ended.
+    """
 
     __slots__ = ("__weakref__", "_loop", "name")
 
@@ -77,7 +80,9 @@ def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
     if owner is None:
         awaiting = _waits_for(task)
         owner = TaskOwner(task) if awaiting is None else _owner_of(awaiting)
-        try:  # on the task itself: a look into a weak dictionary costs more than the rest of an acquire's questions
+        # On the task itself: a look into a weak dictionary costs more than the rest of an acquire's
+        # questions.
+        try:
             task._interlock_owner = owner  # type: ignore[attr-defined]
         except AttributeError:  # a task of another make
             _owners[task] = owner
@@ -85,7 +90,8 @@ def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
 
 
 def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
-    """The task that has given this one to `wait_for`, which makes a task of what it gets; None from Python 3.12 on.
+    """The task that has given this one to `wait_for`, which makes a task of what it gets; None from Python
+    3.12 on.
 
     Nobody thinks of that task as an owner, and it is over before its caller goes on.
     """
@@ -102,8 +108,8 @@ def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
 class BriefWaits:
     """Ends the waits of one loop that last for `BRIEF` seconds, by one timer for all of them.
 
-    Tasks that pass a lock on among themselves wait for less than a millisecond each. Making, sorting and cancelling a timer
-    for each of them is a sixth of the Python calls of a hand-over.
+    Tasks that pass a lock on among themselves wait for less than a millisecond each. Making, sorting and
+    cancelling a timer for each of them is a sixth of the Python calls of a hand-over.
     """
 
     __slots__ = ("_ticking", "ends", "loop")
@@ -197,7 +203,8 @@ class TaskJob:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            # Programs that end cancel all their tasks; so do some that go on, and these would lose their locks.
+            # Programs that end cancel all their tasks; so do some that go on, and these would lose their
+            # locks.
             self._loop.call_later(self.AGAIN, self._begin)
         else:
             self._over = True
@@ -307,7 +314,8 @@ class Tasks:
                 break
         if cancelled is not None:
             if not task.cancelled():
-                task.exception()  # looked at, so that the loop does not complain; the cancellation comes first
+                # Looked at, so that the loop does not complain; the cancellation comes first.
+                task.exception()
             raise cancelled
         task.result()
 

@@ -24,8 +24,8 @@ def new_guard() -> Guard:
 class ThreadSignal(threading.Event):
     """An event that is set once, made of a single lock.
 
-    Not of a condition, as `threading.Event` is: Ctrl-C inside the methods of a condition can leave its lock held
-    for ever, and then the keeper, or whoever sets the event next, would hang.
+    Not of a condition, as `threading.Event` is: Ctrl-C inside the methods of a condition can leave its lock
+    held for ever, and then the keeper, or whoever sets the event next, would hang.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,8 @@ class Deliveries:
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:
         if self._process != os.getpid():
-            # Forked: the calls that wait are the parent's to make, and one of its threads may have had the guard.
+            # Forked: the calls that wait are the parent's to make, and one of its threads may have had the
+            # guard.
             self.__init__()  # type: ignore[misc]
         with self._guard:
             self._waiting.append((deliver, argument))

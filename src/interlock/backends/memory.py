@@ -1,7 +1,7 @@
 """The reference store: the whole specification in a dictionary under a mutex.
 
-A `Space` is what a server would keep. Any number of clients share it, each through a `MemoryStore` of its own, sync or
-async. Every other store must behave as this one does, and the conformance suite compares them.
+A `Space` is what a server would keep. Any number of clients share it, each through a `MemoryStore` of its
+own, sync or async. Every other store must behave as this one does, and the conformance suite compares them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
 from interlock.backends.kit.defaults import StoreDefaults
-from interlock.backends.kit.waiters import Waiters
+from interlock.backends.kit.waiters import Waiters, notify
 from interlock.errors import SettingsMismatch
 from interlock.model import (
     LINGERING,
@@ -114,7 +114,9 @@ class Space:
         return queue
 
     def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
-        """After a change, mark the claims that are admitted now, and wake them and all who watch the queue."""
+        """After a change, mark the claims that are admitted now, and wake them and all who watch the
+        queue.
+        """
         if not queue:
             self.queues.pop(resource, None)
         else:
@@ -129,8 +131,9 @@ class Space:
         place = queue.index(entry)
         del queue[place]
         self.ring(entry.id)
-        # Waiters behind it were told when it would lapse; the claim that they must watch now may lapse sooner, so wake them.
-        # Nobody behind a claim with at least as many permits can have watched the removed one.
+        # Waiters behind it were told when it would lapse; the claim that they must watch now may lapse
+        # sooner, so wake them. Nobody behind a claim with at least as many permits can have watched the
+        # removed one.
         for behind in queue[place:]:
             self.ring(behind.id)
             if behind.permits >= entry.permits:
@@ -165,6 +168,8 @@ class MemoryStore(StoreDefaults):
         self._space = space
         self._runtime = runtime
         self._blocking = blocking
+        self._listening: dict[Signal, None] = {}
+        self._closed = False
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         space = self._space
@@ -214,7 +219,8 @@ class MemoryStore(StoreDefaults):
             place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), None)
             if place is None or (busy is not None and queue[place].admitted_at is not None):
                 return 0.0
-            # The claim that it was told to watch may have left since, and another one lapses first: compute it again.
+            # The claim that it was told to watch may have left since, and another one lapses first: compute
+            # it again.
             return timeout if busy is None else max(0.001, self._busy(queue, place, now).retry_after)
 
         await self._listen(claim.id, left, timeout)
@@ -223,19 +229,22 @@ class MemoryStore(StoreDefaults):
     async def _listen(self, topic: str, left: Callable[[], float], timeout: float) -> None:
         """Wait until the topic rings. It looks once after it began to listen, so no change is missed.
 
-        `left` returns the seconds for which nothing is expected to change; 0 if something has changed already.
+        `left` returns the seconds for which nothing is expected to change; 0 if something has changed
+        already.
         """
         space, signal = self._space, self._runtime.signal()
         with space.guard:
             space.waiters.add(signal, topic)
+            self._listening[signal] = None
         try:
             with space.guard:
-                limit = min(timeout, left())
+                limit = 0.0 if self._closed else min(timeout, left())
             if limit > 0:
                 await self._runtime.wait(signal, limit)
         finally:
             with space.guard:
                 space.waiters.remove(signal, topic)
+                self._listening.pop(signal, None)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         with self._space.guard:
@@ -249,7 +258,7 @@ class MemoryStore(StoreDefaults):
             return Gone(True, space.evicted[renewal.id][0])
         queue = space.live(renewal.resource, now)
         entry = next((entry for entry in queue if entry.id == renewal.id), None)
-        if entry is None:
+        if entry is None or (entry.admitted_at is None and not renewal.waiting):
             return Gone()
         entry.lapses = max(entry.lapses, now + renewal.ttl)
         if renewal.note is not None and renewal.note != entry.note:
@@ -372,6 +381,14 @@ class MemoryStore(StoreDefaults):
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 
+    async def close(self) -> None:
+        """Wake everybody that waits here; claims stay, in the space."""
+        with self._space.guard:
+            self._closed = True
+            listening = list(self._listening)
+        notify(listening)
+
     def after_fork(self) -> None:
         """Empty the child's copy of the memory: nobody holds anything in it."""
+        self._listening.clear()
         self._space.after_fork(self._runtime.guard())

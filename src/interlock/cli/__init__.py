@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from interlock import standard_streams
 from interlock.cli import exit_codes
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Do what the command line says; return the exit code. Never raises for what a user can mend."""
-    _occupy_standard_streams()
+    standard_streams.occupy()
     try:
         code = _main(sys.argv[1:] if argv is None else argv)
         return _flushed(code)
@@ -34,7 +35,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _flushed(code: int) -> int:
-    """The code to exit with, once all output is written. Here, not at exit: there a failure causes a traceback."""
+    """The code to exit with, once all output is written.
+
+    Here, not at exit: there a failure causes a traceback.
+    """
     from interlock.cli.console import Console, Unwritable
 
     try:
@@ -75,27 +79,18 @@ def _main(argv: list[str]) -> int:
         return code
 
 
-def _occupy_standard_streams() -> None:
-    """Put the null device where a standard stream was closed (`>&-`).
-
-    The next file or socket would get its number, and whatever is written to that stream would go there. A command
-    of `interlock run` still finds the stream closed: what is opened here is not inherited.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
-
-
 def _discard_output() -> None:
-    """Let what standard output still holds go nowhere, or Python would try to write it once more at its end."""
+    """Let what standard output still holds go nowhere, or Python would try to write it once more at its
+    end.
+    """
     if sys.stdout is not None:
         _discard(sys.stdout)
 
 
 def _give_up_errors() -> None:
-    """If what standard error still holds cannot be written, let it go nowhere: at its end Python would exit with 120 for it."""
+    """If what standard error still holds cannot be written, let it go nowhere: at its end Python would
+    exit with 120 for it.
+    """
     if sys.stderr is not None:
         try:
             sys.stderr.flush()

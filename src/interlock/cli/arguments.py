@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -39,8 +40,13 @@ renewed while this process is stopped (Ctrl-Z): stopped for longer than the ttl,
 
 exit codes:
   the exit code of CMD, or 128+N if it died of signal N
-  64 usage   69 store unreachable or unfit   75 not acquired (see -E; with --once: 0)
-  76 lease lost while CMD ran   126 CMD cannot be executed   127 CMD not found"""
+  64 usage   69 store unreachable or unfit   74 output cannot be written
+  75 not acquired (see -E; with --once: 0)   76 lease lost while CMD ran
+  126 CMD cannot be executed   127 CMD not found"""
+
+MORE = """\
+exit codes: 64 usage   69 store unreachable or unfit   74 output cannot be written; `interlock run --help`
+has those of run, and evict exits with 1 if there was nobody to evict."""
 
 WATCH = """\
 Print a line whenever somebody comes, is let in, or leaves. Without NAME all resources are followed, by
@@ -127,6 +133,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         options.command = "version"
     if options.command is None:
         parser.error("the command is missing: run, ls, inspect, watch, top, evict, quorum, sql or version")
+    _check_name(options, parser)
     if options.command == "run":
         options.argv = command
         _check_words(argv, options, run)
@@ -140,7 +147,25 @@ def _refuse(unknown: list[str], command: str | None, parser: argparse.ArgumentPa
     option = next((word for word in unknown if word.startswith("-")), None)
     if option is not None:
         parser.error(f"there is no option {printable(option.partition('=')[0])}")
-    parser.error(f"{printable(unknown[0])} is too much")
+    parser.error(f"{printable(_without_password(unknown[0]))} is too much")
+
+
+def _check_name(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Refuse a URL that stands where a name belongs: the command would look for it in another store, and find
+    nothing.
+
+    With --url, and for `run`, which would be told that the command is missing, it is a name: any text may be
+    one.
+    """
+    if options.command == "run":
+        return
+    word = getattr(options, "prefix", None) or getattr(options, "name", None) or ""
+    if options.url is None and "://" in word:
+        from interlock.urls import is_url
+
+        if is_url(word):
+            parser.prog = f"interlock {options.command}"
+            parser.error(f"a URL stands after --url{AS_IN}{_line([options.command, '--url', word])}")
 
 
 def _check_words(argv: list[str], options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -164,7 +189,22 @@ def _line(words: list[str]) -> str:
 
     from interlock.urls import redacted
 
-    return " ".join(["interlock", *(quote(redacted(word) if "://" in word else word) for word in words)])
+    shown = ["interlock"]
+    for word in words:
+        option, equals, value = word.partition("=")
+        if shown[-1] == "--url":  # whatever stands there, also if it is mistyped
+            word = redacted(word)
+        elif option == "--url" and equals:
+            word = f"{option}={redacted(value)}"
+        shown.append(_without_password(word))
+    return " ".join(quote(word) for word in shown)
+
+
+def _without_password(word: str) -> str:
+    """A word that was given in a wrong place: if it may be a URL, it is shown without its password."""
+    from interlock.urls import redacted
+
+    return redacted(word) if "://" in word or re.search(r":.*@", word, re.DOTALL) else word
 
 
 def _check_run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -177,8 +217,10 @@ def _check_run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
 
 
 def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser, and that of `run`; `command` is what follows --, which they do not see, or None without --."""
-    parser = Parser(prog="interlock", description=OVERVIEW, formatter_class=Formatter)
+    """The parser, and that of `run`; `command` is what follows --, which they do not see, or None without
+    --.
+    """
+    parser = Parser(prog="interlock", description=OVERVIEW, epilog=MORE, formatter_class=Formatter)
     _add_everywhere(parser, url=None, json=False)
     parser.add_argument("--version", action="store_true", help="say which version this is")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -269,10 +311,12 @@ def _add_run(run: Parser, command: list[str] | None) -> None:
         "--grace",
         type=seconds,
         metavar="S",
-        help="between SIGTERM and SIGKILL when the lease is lost; at most half of the ttl (a quarter, at most 10)",
+        help="between SIGTERM and SIGKILL when the lease is lost; at most half of the ttl (a quarter, at "
+        "most 10)",
     )
     run.add_argument("name", metavar="NAME")
-    # Without -- the command was forgotten or stands here, options and all: then one sentence shows what was meant.
+    # Without -- the command was forgotten or stands here, options and all: then one sentence shows what was
+    # meant.
     nargs = argparse.REMAINDER if command is None else "*"
     run.add_argument("rest", nargs=nargs, default=[], help=argparse.SUPPRESS)
 
@@ -305,7 +349,9 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.
 
 
 def seconds(text: str) -> float:
-    """A duration of 0 or more: `5`, `0.5`, `500ms`, `5s`, `5m`, `1h30m`; too short or too long is the store's to say."""
+    """A duration of 0 or more: `5`, `0.5`, `500ms`, `5s`, `5m`, `1h30m`; too short or too long is the
+    store's to say.
+    """
     value = _duration(text)
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration, such as 5, 500ms, 5s, 5m or 1h30m")

@@ -16,7 +16,10 @@ PATIENCE = 1.0  # seconds with processes that do not even die of SIGKILL
 
 
 class Command:
-    """Orders go out, reports come in. Orders are single writes to a pipe, so any thread or handler may give them."""
+    """Orders go out, reports come in.
+
+    Orders are single writes to a pipe, so any thread or handler may give them.
+    """
 
     def __init__(self, warden: int, orders: int, reports: int) -> None:
         self._warden = warden
@@ -62,7 +65,9 @@ class Command:
         self._order(f"signal {number}")
 
     def reports(self, timeout: float) -> Iterator[list[str]]:
-        """Yield the warden's reports, waiting at most `timeout` seconds for one; `gone` when the warden has died."""
+        """Yield the warden's reports, waiting at most `timeout` seconds for one; `gone` when the warden
+        has died.
+        """
         if not select.select([self._reports], [], [], timeout)[0]:
             return
         came = os.read(self._reports, 4096)
@@ -72,7 +77,9 @@ class Command:
         yield from (line.decode("ascii").split() for line in lines)
 
     def kill(self) -> None:
-        """Kill the warden and all below it: when it does not do its duty, having been stopped, or has been killed."""
+        """Kill the warden and all below it: when it does not do its duty, having been stopped, or has been
+        killed.
+        """
         process_tree.send([self._warden], signal.SIGKILL)  # and with it, by PDEATHSIG, the command
         process_tree.kill_below(os.getpid(), PATIENCE)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, TextIO
 
+from interlock.wording import printable
+
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -56,7 +58,10 @@ class Console:
         return f"\x1b[{CODES[colour]}m{text}\x1b[0m" if self._coloured and text else text
 
     def line(self, text: str) -> None:
-        """One line, at once: whoever reads a pipe is waiting for it. Raises `Unwritable` if it cannot be written."""
+        """One line, at once: whoever reads a pipe is waiting for it.
+
+        Raises `Unwritable` if it cannot be written.
+        """
         self.raw(text + "\n")
 
     def raw(self, text: str) -> None:
@@ -76,7 +81,7 @@ class Console:
 
     def say(self, sentence: str) -> None:
         """A sentence for whoever started this, not for whoever reads its output."""
-        self._write_error(f"interlock: {sentence}")
+        self._write_error(f"interlock: {printable(sentence)}")
 
     def event(self, name: str, **data: Any) -> None:
         """Report an event of a run to programs, as a line of JSON on standard error."""

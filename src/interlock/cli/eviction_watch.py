@@ -1,7 +1,7 @@
 """Notices at once that a lease was evicted; the keeper would notice at the next renewal.
 
-An eviction lets the next claim in at once. Until the victim stops, two are at work; with the default ttl the next renewal
-may be ten seconds away.
+An eviction lets the next claim in at once. Until the victim stops, two are at work; with the default ttl the
+next renewal may be ten seconds away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ AT_MOST_EVERY = 0.2  # seconds between questions, whatever wakes us
 
 
 def watch(client: Client, lease: Lease, over: threading.Event) -> None:
-    """Watch from a thread of its own until the lease has ended or `over` is set. A loss is reported by the lease itself."""
+    """Watch from a thread of its own until the lease has ended or `over` is set.
+
+    A loss is reported by the lease itself.
+    """
     threading.Thread(
         target=_watch, args=(client, lease, over), name="interlock-eviction", daemon=True
     ).start()
@@ -35,5 +38,6 @@ def _watch(client: Client, lease: Lease, over: threading.Event) -> None:
         except NotHeld:
             return
         except InterlockError:
-            pass  # the store is away, or the client closed: the keeper deals with the one, `over` tells the other
+            # The store is away, or the client closed: the keeper deals with the one, `over` tells the other.
+            pass
         over.wait(AT_MOST_EVERY)

@@ -6,13 +6,11 @@ import time
 
 from interlock import wording
 from interlock.cli import table
-from interlock.model import EVERYTHING, Queue, Standing
-from interlock.who import Who
+from interlock.model import EVERYTHING, NEVER, Queue, Standing
 from interlock.wording import JOINER as JOINER
 from interlock.wording import printable as printable
 
 FOREIGN = "a key of another program"
-NEVER = 365 * 86400.0  # seconds: how a store shows the lapse of a foreign key that has none
 
 
 def age(seconds: float) -> str:
@@ -30,8 +28,11 @@ def age(seconds: float) -> str:
 
 
 def who(standing: Standing) -> str:
-    """The caller that made the claim. Nothing is known of another program's key, and its value is not shown."""
-    return FOREIGN if standing.foreign else printable(str(Who.parse(standing.who)))
+    """The caller that made the claim.
+
+    Nothing is known of another program's key, and its value is not shown.
+    """
+    return FOREIGN if standing.foreign else printable(str(standing.caller))
 
 
 def holder(standing: Standing) -> str:
@@ -43,7 +44,7 @@ def holder_shortened(standing: Standing) -> tuple[str, ...]:
     """The same, and shorter forms of it: the pid is what an operator needs, so it goes last."""
     if standing.foreign:
         return holder(standing), "another program"
-    caller = Who.parse(standing.who)
+    caller = standing.caller
     host, thread, site = printable(caller.host or "unknown"), printable(caller.thread), printable(caller.site)
     pid = f" pid {caller.pid}" if caller.pid else ""
     place = f" ({site})" if site else ""
@@ -62,18 +63,22 @@ def holder_shortened(standing: Standing) -> tuple[str, ...]:
 
 
 def kind(queue: Queue) -> str:
-    """The kind of synchronizer that contenders use: `lock`, `election`, `read`, `write`, `2 of 3`; `idle` if there are none."""
+    """The kind of synchronizer that contenders use: `lock`, `election`, `read`, `write`, `2 of 3`; `idle`
+    if there are none.
+    """
     if not queue.standings:
         return "idle"
     if queue.capacity == 1:
-        return printable(Who.parse(queue.standings[0].who).kind) or "lock"
+        return printable(queue.standings[0].caller.kind) or "lock"
     if queue.capacity == EVERYTHING:
         return "write" if queue.standings[0].permits == EVERYTHING else "read"
     return f"{sum(holder.permits for holder in queue.holders)} of {queue.capacity}"
 
 
 def state(standing: Standing) -> str:
-    """`held 41 s`, `waiting 3 s`; `free in 12 s` for a claim that only lingers; a foreign key does not say since when."""
+    """`held 41 s`, `waiting 3 s`; `free in 12 s` for a claim that only lingers; a foreign key does not say
+    since when.
+    """
     if standing.lingering:
         return f"free in {age(standing.lapses_in)}"
     if standing.foreign:
@@ -94,11 +99,16 @@ def held(standing: Standing) -> str:
         return wording.held(standing)
     if standing.foreign:
         return f"held by {FOREIGN}, which {lapse(standing)}"
-    return f"held for {age(standing.age)} (since {since(standing.age)}) by {who(standing)}, token {standing.token}"
+    return (
+        f"held for {age(standing.age)} (since {since(standing.age)}) by {who(standing)}, token "
+        f"{standing.token}"
+    )
 
 
 def since(seconds: float) -> str:
-    """The time of day, on this machine's clock, so many seconds ago; with the date if that was on another day."""
+    """The time of day, on this machine's clock, so many seconds ago; with the date if that was on another
+    day.
+    """
     now = time.time()
     then = time.localtime(now - seconds)
     today = then[:3] == time.localtime(now)[:3]
@@ -107,7 +117,7 @@ def since(seconds: float) -> str:
 
 def lapse(standing: Standing) -> str:
     """When the claim ends by itself, if its holder does not renew it."""
-    if standing.foreign and standing.lapses_in >= NEVER:
+    if standing.lapses_in == NEVER:
         return "never lapses by itself"
     return f"lapses in {age(standing.lapses_in)}"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from interlock.cli import formatting, table
 from interlock.cli.table import GAP
-from interlock.model import EVERYTHING, Queue, Standing
+from interlock.model import EVERYTHING, NEVER, Queue, Standing
 
 Span: TypeAlias = tuple[str, str]  # style ("" for plain), text
 Line: TypeAlias = list[Span]
@@ -18,7 +18,9 @@ ROLE = 7  # columns of `holds`, `next`, and of a place in the queue
 AGE = 8
 LEFT = 8
 TOKEN = 8
-WHO = 14  # columns left for the caller, a short host and a pid; other columns are dropped before this one gets narrower
+# Columns left for the caller, a short host and a pid; other columns are dropped before this one gets
+# narrower.
+WHO = 14
 MOST_WAITERS = (10, 5, 3, 1, 0)  # how many of a queue are shown: as many as leave room for all resources
 MOST_HOLDERS = 5
 PLAIN = str.maketrans("─█░…", "-#.~")
@@ -38,7 +40,8 @@ class Snapshot(NamedTuple):
 def compose(snapshot: Snapshot, full: Mapping[str, float], width: int, height: int | None) -> list[Line]:
     """The lines of one frame, none wider than `width`, no more than `height`.
 
-    `full` has for each claim the longest time it was ever seen to have left: the length of its bar when it is full.
+    `full` has for each claim the longest time it was ever seen to have left: the length of its bar when it is
+    full.
     """
     head = _head(snapshot, width)
     screen, width = width, min(width, WIDEST)
@@ -129,10 +132,10 @@ def _note(text: str) -> Line:
 
 
 def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
-    share = 1.0 if full <= 0 else min(1.0, max(0.0, standing.lapses_in / full))
+    never = standing.lapses_in == NEVER
+    share = 1.0 if never or full <= 0 else min(1.0, max(0.0, standing.lapses_in / full))
     whole = round(share * BAR)
     colour = "green" if share > 0.5 else "yellow" if share > 0.2 else "red"
-    never = standing.foreign and standing.lapses_in >= formatting.NEVER
     left = "never" if never else _short(standing.lapses_in)
     columns: list[tuple[int, Line]] = [
         (AGE, [("", f"{'' if standing.foreign or standing.lingering else _short(standing.age):>{AGE}}")]),

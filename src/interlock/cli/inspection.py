@@ -41,7 +41,7 @@ def _say_that_there_is_nothing(options: Namespace, console: Console) -> None:
         text += f"; {target_store.whose()}"
     if console.terminal:
         console.line(text)
-    elif console.watched:  # `| grep`: the pipe stays empty
+    else:  # `| grep`: the pipe stays empty
         console.say(text)
 
 

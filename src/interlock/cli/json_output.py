@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.cli import formatting
-from interlock.model import Queue, Standing
-from interlock.who import Who
+from interlock.model import NEVER, Queue, Standing
 
 
 def of_standing(standing: Standing) -> dict[str, Any]:
-    who = Who.parse(standing.who)
+    who = standing.caller
     return {
         "id": ""
         if standing.foreign
@@ -19,7 +18,7 @@ def of_standing(standing: Standing) -> dict[str, Any]:
         "token": standing.token,
         "permits": standing.permits,
         "age": round(standing.age, 3),
-        "lapses_in": round(standing.lapses_in, 3),
+        "lapses_in": None if standing.lapses_in == NEVER else round(standing.lapses_in, 3),
         "note": standing.note,
         "foreign": standing.foreign,
         "host": "" if standing.foreign else who.host,

@@ -1,4 +1,5 @@
-"""The processes below this one: found, signalled, and bound to it. Linux has the means, others a part of them.
+"""The processes below this one: found, signalled, and bound to it. Linux has the means, others a part of
+them.
 
 Orphans are adopted: when a child dies before its own children, those become ours instead of init's. So
 everything that a command has started stays below its warden, also what put itself into another process
@@ -21,7 +22,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def load_prctl() -> Callable[..., Any] | None:
-    """prctl(2), looked up now: between fork and exec is no time to load a library. None where there is none."""
+    """prctl(2), looked up now: between fork and exec is no time to load a library.
+
+    None where there is none.
+    """
     try:
         from ctypes import CDLL
 

@@ -1,4 +1,6 @@
-"""`quorum`: the nodes of a `redlock://` one by one, and an operator's word on those that lost their memory."""
+"""`quorum`: the nodes of a `redlock://` one by one, and an operator's word on those that lost their
+memory.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from argparse import Namespace
 
 from interlock import clock, urls
 from interlock._core.drive import drive
-from interlock._core.names import checked_name
+from interlock._core.names import printable_name
 from interlock.backends.redlock import RedlockStore
+from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.backends.redlock.algorithm.inspection import NodeView
-from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.blocking import connect
 from interlock.cli import exit_codes, formatting, quorum_report, table
 from interlock.cli.console import Console
@@ -45,7 +47,7 @@ def _status(store: RedlockStore, options: Namespace, console: Console) -> int:
     """One line a node, then the verdict; exits with 69 if no lock can be had. Changes nothing."""
     name: str = options.name or ""
     if options.name is not None:
-        checked_name(name)
+        printable_name(name)
     states = drive(store.status())
     views = None if options.name is None else drive(store.view(name))
     able, verdict = quorum_report.verdict(states)
@@ -81,7 +83,9 @@ def _show(states: list[NodeState], views: list[NodeView] | None, name: str, cons
 
 
 def _ahead(state: NodeState) -> float | None:
-    """Seconds the node's clock is ahead of this machine's, as people read clocks; the store counts on another."""
+    """Seconds the node's clock is ahead of this machine's, as people read clocks; the store counts on
+    another.
+    """
     return None if state.clock_offset is None else state.clock_offset + clock.now() - time.time()
 
 
@@ -134,7 +138,7 @@ def _init(store: RedlockStore, options: Namespace, console: Console) -> int:
             f"not all nodes can be reached ({silent}); to begin without them say --missing"
         )
     if not all(state.votes for state in states):
-        used = [state for state in states if state.reachable and not state.first_use]
+        used = [state for state in states if state.reachable and state.has_begun]
         if (used or away) and not options.yes:
             console.error(quorum_report.refusal(used, away), exit_codes.USAGE)
             return exit_codes.USAGE

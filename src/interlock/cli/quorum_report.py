@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.backends.redlock.algorithm.inspection import FOREIGN, NodeView, merged
-from interlock.backends.redlock.algorithm.recovery import NodeState
 from interlock.cli import formatting, json_output
 from interlock.model import Standing
 
@@ -37,12 +37,14 @@ def word(state: NodeState, states: Sequence[NodeState]) -> str:
             f"quarantined for {formatting.age(left)} more" if left > 0 else "quarantined until a client looks"
         )
     if state.state == "new":
-        return "lost its memory, or is new" if any(not one.first_use for one in _here(states)) else "blank"
+        return "lost its memory, or is new" if any(one.has_begun for one in _here(states)) else "blank"
     return "restarted, nobody has looked yet" if state.state == "restarted" else state.state
 
 
 def _why(silent: NodeState | NodeView) -> str:
-    """The error of a node, without its advice and address, which would push the other columns off the screen."""
+    """The error of a node, without its advice and address, which would push the other columns off the
+    screen.
+    """
     return formatting.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
 
 
@@ -57,10 +59,12 @@ def _here(states: Sequence[NodeState]) -> list[NodeState]:
 
 
 def _can_admit(states: Sequence[NodeState]) -> bool:
-    """Whether clients readmit the others by themselves: so many vote that they have met every majority; or none was used."""
-    if all(state.reachable and state.first_use for state in states):
+    """Whether clients readmit the others by themselves: so many vote that they have met every majority; or
+    none was used.
+    """
+    if all(state.reachable and not state.has_begun for state in states):
         return True
-    return sum(state.votes for state in states) > len(states) - majority(states)
+    return sum(state.votes or state.beginning for state in states) > len(states) - majority(states)
 
 
 def row(state: NodeState, ahead: float | None, states: Sequence[NodeState]) -> tuple[str, ...]:
@@ -105,10 +109,12 @@ def _advice(states: Sequence[NodeState]) -> str:
 def refusal(used: Sequence[NodeState], away: Sequence[NodeState]) -> str:
     """Why `init` wants to be told twice."""
     names = ", ".join(place(state) for state in (used or away))
-    why = "accepted numbers before" if used else "cannot be reached, and may have been used before"
+    why = "was used before" if len(used) == 1 else "were used before"
+    if not used:
+        why = "cannot be reached, and may have been used before"
     return (
-        f"{names} {why}: what was granted may still be held, and others would be let in beside; when nothing is held "
-        "any more, say --yes"
+        f"{names} {why}: what was granted may still be held, and others would be let in beside; when nothing "
+        "is held any more, say --yes"
     )
 
 
@@ -132,7 +138,9 @@ def _holder(standing: Standing) -> str:
 
 
 def standing(resource: str, views: Sequence[NodeView]) -> str:
-    """Name the holder of the resource by the votes of the nodes; a claim on fewer than a majority is a leftover."""
+    """Name the holder of the resource by the votes of the nodes; a claim on fewer than a majority is a
+    leftover.
+    """
     name, needed = formatting.printable(resource), len(views) // 2 + 1
     heard = [view.standings for view in views if view.state in ("granted", "free")]
     if len(heard) < needed:

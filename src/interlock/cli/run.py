@@ -47,6 +47,7 @@ from interlock.errors import (
 from interlock.model import EVERYTHING
 from interlock.record import replaced
 from interlock.who import Who
+from interlock.wording import duration
 
 KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
 CHANGES_OF_KIND = 20
@@ -176,8 +177,8 @@ class Run:
     def _stretch(self, lease: Lease) -> None:
         """Give the lease its whole ttl before the command starts.
 
-        A lease that was handed over while we waited lives only as long as our place in the queue did, which may be less than the
-        grace: the warden would end the command before the first renewal.
+        A lease that was handed over while we waited lives only as long as our place in the queue did, which
+        may be less than the grace: the warden would end the command before the first renewal.
         """
         ttl = self._options.ttl
         if termination.term_at(lease.deadline, ttl, self._grace) - clock.now() < ttl / RENEWALS:
@@ -189,7 +190,8 @@ class Run:
         over = threading.Event()
         eviction_watch.watch(client._core, lease, over)
         try:
-            # Where the store frees the locks of a dead process at once, the command must count as a part of ours.
+            # Where the store frees the locks of a dead process at once, the command must count as a part of
+            # ours.
             self._command.start(lease.token, lease.deadline, client._core.store.liveness_byte())
             status, ended = self._follow(lease)
             lost = ended or lease.state is State.LOST
@@ -252,7 +254,7 @@ class Run:
         except StoreUnavailable:
             name = formatting.printable(lease.resource)
             self._console.warn(
-                f"{name}: the store did not answer the release; it lapses by itself in {lease.ttl:g} s"
+                f"{name}: the store did not answer the release; it lapses by itself in {duration(lease.ttl)}"
             )
         return False
 
@@ -302,24 +304,27 @@ class Run:
             left = max(0.0, event.remaining - self._margin - self._grace)
             self._console.warn(
                 f"{formatting.printable(event.resource)}: the store does not answer; "
-                f"the command is ended in {left:.1f} s unless it does"
+                f"the command is ended in {duration(left)} unless it does"
             )
         elif isinstance(event, events.CleanupFailed) and self._acquired:
             # Before that, the error that kept us from acquiring says more, and is the last line.
             self._console.warn(
-                f"{formatting.printable(event.resource)}: could not be given back and lapses by itself ({event.error})"
+                f"{formatting.printable(event.resource)}: could not be given back and lapses by itself "
+                f"({formatting.printable(str(event.error))})"
             )
 
 
 def _life(event: events.Acquired | events.Released) -> str:
     name = formatting.printable(event.resource)
     if isinstance(event, events.Acquired):
-        return f"{name}: acquired after {event.waited:.1f} s, token {event.token}"
-    return f"{name}: released after {event.held:.1f} s"
+        return f"{name}: acquired after {duration(event.waited)}, token {event.token}"
+    return f"{name}: released after {duration(event.held)}"
 
 
 def _sign(attempt: Attempt) -> None:
-    """Say `interlock run` for the call site: a line of the script that started Python tells nobody anything."""
+    """Say `interlock run` for the call site: a line of the script that started Python tells nobody
+    anything.
+    """
     who = Who.parse(attempt.claim.who)
     attempt.claim = replaced(attempt.claim, who=replaced(who, thread="", site="interlock run").pack())
 

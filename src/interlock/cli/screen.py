@@ -23,7 +23,9 @@ def text(line: Line, console: Console) -> str:
 
 
 class Screen:
-    """Draws pictures in place while its body runs; whatever ends the body, the terminal is given back as it was."""
+    """Draws pictures in place while its body runs; whatever ends the body, the terminal is given back as
+    it was.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -10,7 +10,10 @@ from types import FrameType
 from interlock.cli.warden import RELAYED
 
 ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-"""Signals that end this process by default. Signals that were ignored when it started (nohup) stay ignored."""
+"""Signals that end this process by default.
+
+Signals that were ignored when it started (nohup) stay ignored.
+"""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -22,7 +25,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """Interrupts the run while it waits, relays signals while the command runs, and ignores them afterwards."""
+    """Interrupts the run while it waits, relays signals while the command runs, and ignores them
+    afterwards.
+    """
 
     def __init__(self) -> None:
         self._act: Callable[[int], None] = self.ignore

@@ -1,4 +1,6 @@
-"""`sql`: prints the SQL that creates the tables of interlock, for databases in which programs may not create anything."""
+"""`sql`: prints the SQL that creates the tables of interlock, for databases in which programs may not
+create anything.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def sql(options: Namespace, console: Console) -> int:
     database = DATABASES.get(parts.scheme)
     if database is None:
         raise InvalidURL(
-            f"{urls.redacted(url) or 'no URL'}: interlock sql is for {', '.join(f'{name}://' for name in DATABASES)}"
+            f"{urls.redacted(url) or 'no URL'}: interlock sql is for "
+            f"{', '.join(f'{name}://' for name in DATABASES)}"
         )
     script = database(parts, options.role)
     if console.json:

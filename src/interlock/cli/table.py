@@ -9,6 +9,7 @@ Cell: TypeAlias = str | tuple[str, ...]
 """A text, or several forms of it, the longest first."""
 
 GAP = "  "
+JOINING = "\u200d\ufe0e\ufe0f"  # the joiner of emoji, and the selectors of their form
 NARROWEST = 12  # a column is not cut below this: what is left would say nothing
 
 
@@ -18,10 +19,7 @@ def columns(text: str) -> int:
         return len(text)
     from unicodedata import combining, east_asian_width
 
-    return sum(
-        0 if combining(c) or c in "\u200d\ufe0e\ufe0f" else 2 if east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    return sum(0 if combining(c) or c in JOINING else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cut(text: str, width: int) -> str:
@@ -33,10 +31,13 @@ def cut(text: str, width: int) -> str:
 
 
 def _fitting(text: str, width: int) -> str:
-    end = len(text)
-    while columns(text[:end]) > width:
-        end -= 1
-    return text[:end]
+    """As much of the beginning of a text as fits; one pass, because a name from a store may be long."""
+    taken = 0
+    for end, character in enumerate(text):
+        taken += columns(character)
+        if taken > width:
+            return text[:end]
+    return text
 
 
 def fitted(cell: Cell, width: int) -> str:
@@ -57,8 +58,8 @@ def _least(cell: Cell) -> int:
 def widths(rows: Sequence[Sequence[Cell]], width: int | None, first: Sequence[int] = ()) -> list[int]:
     """How wide each column is, so that all fit into `width`.
 
-    The columns `first` give way before the others, in this order, as far as their cells have shorter forms; then
-    the widest, one column at a time. What a shorter form leaves over goes to the columns that were cut.
+    The columns `first` give way before the others, in this order, as far as their cells have shorter forms;
+    then the widest, one column at a time. What a shorter form leaves over goes to the columns that were cut.
     """
     by_column = list(zip(*rows, strict=True))
     whole = [max(map(_whole, cells)) for cells in by_column]
@@ -84,7 +85,9 @@ def _needed(cells: Sequence[Cell], width: int) -> int:
 def lines(
     rows: Sequence[Sequence[Cell]], width: int | None = None, first: Sequence[int] = ()
 ) -> list[list[str]]:
-    """The rows with every cell padded to its column, and shortened to fit; columns that nobody fills stay empty."""
+    """The rows with every cell padded to its column, and shortened to fit; columns that nobody fills stay
+    empty.
+    """
     if not rows:
         return []
     wide = widths(rows, width, first)

@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 import os
+import time
 
 from interlock import urls
 from interlock.blocking import Client, connect
+from interlock.cli.console import Console
 from interlock.cli.formatting import printable
 from interlock.errors import StoreUnfit
 
+LOOK_EVERY = 0.25  # seconds between two looks for a lock file that does not exist yet
 NAME_IT = "to share locks with other users, name the store with --url or $INTERLOCK_URL"
 
 
 def open_existing(url: str | None) -> Client:
     """A client for a command that only looks: it makes no lock file where there is none."""
-    path = urls.file_of(url or urls.default())
-    if path is not None and not os.path.exists(path):
-        advice = f"{whose()}; {NAME_IT}" if is_default(url) else "check --url and $INTERLOCK_URL"
-        raise StoreUnfit(f"{path} does not exist, so nothing was ever locked in it; {advice}")
+    if (path := _missing_file(url)) is not None:
+        raise StoreUnfit(f"{path} does not exist, so nothing was ever locked in it; {_advice(url)}")
     return connect(url)
+
+
+def await_existing(url: str | None, console: Console) -> Client:
+    """As `open_existing`, for a command that goes on looking: it says that the lock file does not exist,
+    and waits for it.
+    """
+    if (path := _missing_file(url)) is not None:
+        sentence = f"{path} does not exist yet, so nothing is locked in it; waiting for it; {_advice(url)}"
+        console.warn(printable(sentence))
+        while _is_missing(path):
+            time.sleep(LOOK_EVERY)
+    return connect(url)
+
+
+def _missing_file(url: str | None) -> str | None:
+    """The path of the lock file, if the store is one and does not exist."""
+    path = urls.file_of(url or urls.default())
+    return path if path is not None and _is_missing(path) else None
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no such file.
+
+    In a folder that we may not enter there may be one, so opening it must tell.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: no file can have that name
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _advice(url: str | None) -> str:
+    return f"{whose()}; {NAME_IT}" if is_default(url) else "check --url and $INTERLOCK_URL"
 
 
 def name(url: str | None) -> str:
@@ -37,11 +74,16 @@ def whose() -> str:
 
 
 def under_sudo(url: str | None) -> str:
-    """A warning that sudo has changed the default store, so that no lock is shared with the caller; "" if none is due."""
+    """A warning that sudo has changed the default store, so that no lock is shared with the caller; "" if
+    none is due.
+    """
     caller = os.environ.get("SUDO_USER", "")
     if not is_default(url) or not caller or caller == _user():
         return ""
-    return f"under sudo the store is {name(url)}, the file of {_user()}, not that of {printable(caller)}; {NAME_IT}"
+    return (
+        f"under sudo the store is {name(url)}, the file of {_user()}, not that of {printable(caller)}; "
+        f"{NAME_IT}"
+    )
 
 
 def _user() -> str:

@@ -22,15 +22,18 @@ def margin(ttl: float) -> float:
 
 
 def checked_grace(grace: float | None, ttl: float) -> float:
-    """The grace that was asked for, or a quarter of the ttl; `InvalidSetting` if the ttl has no room for it."""
+    """The grace that was asked for, or a quarter of the ttl; `InvalidSetting` if the ttl has no room for
+    it.
+    """
     if grace is None:
         return min(LONGEST_DEFAULT, ttl / 4)
     # A lease is renewed at a third of its ttl. With more than half of it kept for ending, a renewal
     # that is a little late would end a healthy command.
     if not (0 <= grace <= ttl / 2 and math.isfinite(grace)):
         raise InvalidSetting(
-            f"--grace must be between 0 and half of --ttl ({ttl / 2:g} s), not {grace:g}: the command gets SIGTERM, and "
-            f"SIGKILL after the grace, before its lease ends; for a longer grace give a longer --ttl"
+            f"--grace must be between 0 and half of --ttl ({ttl / 2:g} s), not {grace:g}: the command gets "
+            "SIGTERM, and SIGKILL after the grace, before its lease ends; for a longer grace give a longer "
+            "--ttl"
         )
     return grace
 

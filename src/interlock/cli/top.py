@@ -27,19 +27,26 @@ NAP = 0.1  # seconds after which a new size of the terminal is seen, at the late
 
 def top(options: Namespace, console: Console) -> int:
     """Draw one picture, or one after the other; Ctrl-C is how it ends, so that is no failure."""
-    with target_store.open_existing(options.url) as client:
-        snapshots = Snapshots(client, options)
-        try:
+    try:
+        with _open(options, console) as client:
+            snapshots = Snapshots(client, options)
             if options.once or console.json or not console.drawable:
                 _print(snapshots, options, console)
             else:
                 with Screen(console) as drawn:
                     _draw(snapshots, drawn, console)
-        except Interrupted as interrupted:
-            return exit_codes.died_of(interrupted.number)
-        except KeyboardInterrupt:
-            pass
+    except Interrupted as interrupted:
+        return exit_codes.died_of(interrupted.number)
+    except KeyboardInterrupt:
+        pass
     return 0
+
+
+def _open(options: Namespace, console: Console) -> Client:
+    """The store; a lock file that does not exist is waited for, unless only one picture is wanted."""
+    if options.once:
+        return target_store.open_existing(options.url)
+    return target_store.await_existing(options.url, console)
 
 
 def _print(snapshots: Snapshots, options: Namespace, console: Console) -> None:

@@ -36,7 +36,9 @@ def sentence(event: Waiting, capacity: int) -> str:
 
 
 def _place(capacity: int, ahead: int) -> list[str]:
-    """The place in the queue; where several hold at once, only the number of claims ahead is known without a long look."""
+    """The place in the queue; where several hold at once, only the number of claims ahead is known without
+    a long look.
+    """
     if ahead <= 0:  # the store keeps no queue, or has not told
         return []
     if capacity == 1:

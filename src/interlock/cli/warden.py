@@ -4,8 +4,8 @@
       └─ warden (this file: knows until when, and nothing else)
            └─ the command ─ whatever it starts
 
-It is a dead man's switch: the command lives until an instant, and each renewal moves the instant. So the command
-is over before the lease ends also when the holder of the lease is stopped, hangs, or cannot reach its
+It is a dead man's switch: the command lives until an instant, and each renewal moves the instant. So the
+command is over before the lease ends also when the holder of the lease is stopped, hangs, or cannot reach its
 store; and it is killed at once when the holder is killed, for then the pipe of orders ends.
 
 Whom it ends. A signal that was sent to `interlock run` goes to the command alone, as if there were no
@@ -68,8 +68,8 @@ class Warden:
     """Serves one holder: reads orders, writes reports, one line each.
 
     orders: `start TOKEN DEADLINE` once, `until DEADLINE` after a renewal, `lost` when the store said so,
-    `signal N`. Reports: `started PID` or `failed ERRNO`, `ending`, `killing`, and at the end `exited STATUS ENDED`:
-    the status of wait(2), and 1 if the warden has ended the command.
+    `signal N`. Reports: `started PID` or `failed ERRNO`, `ending`, `killing`, and at the end `exited STATUS
+    ENDED`: the status of wait(2), and 1 if the warden has ended the command.
     """
 
     def __init__(
@@ -152,7 +152,8 @@ class Warden:
         """Pass a signal on to the command, unless the command has got it already.
 
         Ctrl-C, and `kill -- -GROUP`, reach each process of the group by itself; then it is pending here as
-        well. Twice would be once too often: many programs take a second Ctrl-C as the order to drop everything.
+        well. Twice would be once too often: many programs take a second Ctrl-C as the order to drop
+        everything.
         """
         if _came_here_too(number) and self._child and _group(self._child) == os.getpgrp():
             return
@@ -280,9 +281,10 @@ class Warden:
 
 
 def _lock_liveness_byte(path: str, byte: int) -> None:
-    """Keep a byte of the lock file locked for as long as we, the command, or anything it starts has this descriptor.
+    """Keep a byte of a file locked for as long as we, the command, or anything it starts has this descriptor.
 
-    High up, where no script expects a descriptor of its own; and read-only, so that a stray write harms nothing.
+    The file is empty, so the descriptor gives nothing away, whatever user the command becomes. High up, where
+    no script expects a descriptor of its own; and read-only, so that a stray write harms nothing.
     """
     import fcntl
     import resource
@@ -299,8 +301,9 @@ def _lock_liveness_byte(path: str, byte: int) -> None:
 def _came_here_too(number: int) -> bool:
     """Whether a signal to the holder was sent to its whole group; forgets that it was.
 
-    A stop and a continue wipe each other out while they are pending. So if the other of the two is pending, it came later
-    and to the whole group: relayed now, a Ctrl-Z would stop a command that `fg` has just continued, and nobody would continue it.
+    A stop and a continue wipe each other out while they are pending. So if the other of the two is pending,
+    it came later and to the whole group: relayed now, a Ctrl-Z would stop a command that `fg` has just
+    continued, and nobody would continue it.
     """
     pending = signal.sigpending()
     if number in pending:
@@ -310,7 +313,9 @@ def _came_here_too(number: int) -> bool:
 
 
 def _discard(number: int) -> None:
-    """Drop a signal that is blocked and pending; it may have been wiped out meanwhile, and then sigwait(2) would never return."""
+    """Drop a signal that is blocked and pending; it may have been wiped out meanwhile, and then sigwait(2)
+    would never return.
+    """
     action = signal.getsignal(number)
     signal.signal(number, signal.SIG_IGN)  # which drops what is pending, also where it is blocked
     signal.signal(number, action)

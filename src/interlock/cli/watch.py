@@ -25,7 +25,7 @@ COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold", "
 def watch(options: Namespace, console: Console) -> int:
     """Follow one resource, or all; Ctrl-C is how it ends, so that is no failure."""
     try:
-        with target_store.open_existing(options.url) as client:
+        with target_store.await_existing(options.url, console) as client:
             seen: dict[str, Queue] = {}
             poll = (lambda: everything(client, seen)) if options.name is None else one(client, options.name)
             follow(persistent(poll, console), console)
@@ -39,7 +39,9 @@ def one(client: Client, name: str) -> Callable[[], Iterator[Queue]]:
 
 
 def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]:
-    """Yield the queue of each resource that stands, and again whenever it is found changed; None after each look."""
+    """Yield the queue of each resource that stands, and again whenever it is found changed; None after
+    each look.
+    """
     while True:
         began = clock.now()
         names = set(client.scan())

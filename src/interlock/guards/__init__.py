@@ -15,8 +15,8 @@
 | `file` | a file that is replaced as a whole |
 | `http` | requests to a web application, by a middleware |
 
-Each module is imported when it is first asked for, and none of them imports the library whose objects it takes.
-`client.guard` is for everything else.
+Each module is imported when it is first asked for, and none of them imports the library whose objects it
+takes. `client.guard` is for everything else.
 """
 
 from __future__ import annotations

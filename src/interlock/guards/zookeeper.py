@@ -5,13 +5,15 @@
         guard.accept(lease)                                  # before you read what you are about to change
         guard.commit(lease, lambda t: t.set_data("/config/limits", b"..."))
 
-A node for each resource has the highest token that was accepted. A commit is one multi of ZooKeeper: it checks the version of that node,
-or writes the token to it, together with your own operations, so nothing can come between the two. The lock itself may live in any store. If it
-lives in the same ensemble, `standing=True` also checks that the claim's own node is there: the write is then applied only while the lock is held.
+A node for each resource has the highest token that was accepted. A commit is one multi of ZooKeeper: it
+checks the version of that node, or writes the token to it, together with your own operations, so nothing can
+come between the two. The lock itself may live in any store. If it lives in the same ensemble, `standing=True`
+also checks that the claim's own node is there: the write is then applied only while the lock is held.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
@@ -20,8 +22,8 @@ from typing import Any
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock.errors import StaleToken, StoreUnavailable, Unsupported
-from interlock.guards.presented import presented
+from interlock._core.presented import presented
+from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 
 __all__ = ["AsyncGuard", "Guard"]
 
@@ -40,6 +42,7 @@ class _Guard(ABC):
             raise TypeError(f"a guard takes a KazooClient, not {type(client).__name__}")
         self._client = client
         self._root = root.rstrip("/")
+        self._process = os.getpid()
 
     def path(self, resource: str) -> str:
         """Return the path of the node that has the highest accepted token of a resource."""
@@ -54,9 +57,13 @@ class _Guard(ABC):
     async def _commit(
         self, lease: Lease | str, token: int | None, build: Build | None, standing: bool
     ) -> list[Any]:
-        errors: Any = import_module(
-            "kazoo.exceptions"
-        )  # here, not above: the caller has the library, others need not
+        # Here, not above: the caller has the library, others need not.
+        errors: Any = import_module("kazoo.exceptions")
+        if os.getpid() != self._process:
+            raise StoreUnfit(
+                "this guard's KazooClient belongs to the process that has forked this one: start a client and "
+                "make a guard after the fork"
+            )
         shown = presented(lease, token)
         resource, number = shown.resource, shown.token
         claim = self._claim_path(lease) if standing else None
@@ -78,13 +85,25 @@ class _Guard(ABC):
                 transaction.check(claim, version=-1)
             if build is not None:
                 build(transaction)
-            results: list[Any] = await self._answer(transaction.commit_async())
+            results = await self._results(resource, transaction)
             own = results[0]
             if isinstance(own, errors.NoNodeError) and version is None:
                 await self._answer(self._client.ensure_path_async(self._root))
             elif not isinstance(own, (errors.BadVersionError, errors.NodeExistsError, errors.NoNodeError)):
                 return _outcome(resource, number, results[1:], claim is not None)
         raise StoreUnavailable(f"{resource}: others present tokens again and again")
+
+    async def _results(self, resource: str, transaction: Any) -> list[Any]:
+        """The results of a multi; an error that says so if nobody knows whether it was applied."""
+        errors: Any = import_module("kazoo.exceptions")
+        try:
+            results: list[Any] = await self._answer(transaction.commit_async())
+        except (errors.ConnectionLoss, errors.SessionExpiredError, errors.OperationTimeoutError) as error:
+            raise StoreUnavailable(
+                f"{resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may have been "
+                "applied; read what it wrote"
+            ) from error
+        return results
 
     async def _accepted(self, path: str) -> tuple[int, int | None]:
         """The highest token that was accepted, and the version of its node; None if there is no node."""
@@ -93,7 +112,12 @@ class _Guard(ABC):
             data, stat = await self._answer(self._client.get_async(path))
         except missing:
             return 0, None
-        return int(data or b"0"), stat.version
+        try:
+            return int(data or b"0"), stat.version
+        except ValueError:
+            raise StoreUnfit(
+                f"{path} holds {data[:40]!r}, which is no token; is it another program's?"
+            ) from None
 
     def _claim_path(self, lease: Lease | str) -> str:
         """The path of the claim's own node, for the client of this guard."""
@@ -104,13 +128,16 @@ class _Guard(ABC):
         chroot = self._client.chroot or ""
         if path is None or not path.startswith(f"{chroot}/"):
             raise Unsupported(
-                "standing=True needs a lease of a lock in the same ensemble, below the chroot of the guard's client"
+                "standing=True needs a lease of a lock in the same ensemble, below the chroot of the "
+                "guard's client"
             )
         return path[len(chroot) :]
 
 
 def _outcome(resource: str, token: int, results: list[Any], standing: bool) -> list[Any]:
-    """The results of the caller's own operations; raises for the one that was refused, as nothing was applied then."""
+    """The results of the caller's own operations; raises for the one that was refused, as nothing was
+    applied then.
+    """
     errors: Any = import_module("kazoo.exceptions")
     if standing and isinstance(results[0], errors.NoNodeError):
         raise StaleToken(resource, token, token)
@@ -132,7 +159,8 @@ class Guard(_Guard):
     def commit(
         self, lease: Lease | str, build: Build, *, token: int | None = None, standing: bool = False
     ) -> list[Any]:
-        """Apply the operations that `build` adds, all or none, if the token is not too low; return their results.
+        """Apply the operations that `build` adds, all or none, if the token is not too low; return their
+        results.
 
         Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
         """
@@ -152,7 +180,8 @@ class AsyncGuard(_Guard):
     async def commit(
         self, lease: Lease | str, build: Build, *, token: int | None = None, standing: bool = False
     ) -> list[Any]:
-        """Apply the operations that `build` adds, all or none, if the token is not too low; return their results.
+        """Apply the operations that `build` adds, all or none, if the token is not too low; return their
+        results.
 
         Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
         """

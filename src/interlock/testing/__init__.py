@@ -1,9 +1,9 @@
 """For tests of your own programs, and of interlock itself.
 
-`Faulty` puts a link that fails between a client and any store; `World` and `SimulatedRuntime` run the shipped algorithms
-under virtual time and a seed; `judge` reads a `History` and says what must never happen and did;
-`interlock.testing.simulation` runs scenarios by the thousand; `interlock.testing.conformance` holds any store to
-its port.
+`Faulty` puts a link that fails between a client and any store; `World` and `SimulatedRuntime` run the shipped
+algorithms under virtual time and a seed; `judge` reads a `History` and says what must never happen and did;
+`interlock.testing.simulation` runs scenarios by the thousand; `interlock.testing.conformance` holds any store
+to its port.
 
 Names are loaded when they are asked for: a test session that only wants one of them pays for that one.
 """

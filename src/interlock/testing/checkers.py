@@ -13,9 +13,10 @@
     E  two valid leases overlap in true time beyond the capacity
     S  a promise of one synchronizer is broken
 
-A history is judged whole: `judge(records, Terms(...))`. Where a store cannot promise E (its memory was wiped, its
-clock jumped), `Terms(exclusive=False)` leaves that rule out; what remains is carried by the tokens. Where it could
-not for a while, `Terms(excused=[(from, to), ...])` leaves it out for leases that began to overlap then.
+A history is judged whole: `judge(records, Terms(...))`. Where a store cannot promise E (its memory was wiped,
+its clock jumped), `Terms(exclusive=False)` leaves that rule out; what remains is carried by the tokens. Where
+it could not for a while, `Terms(excused=[(from, to), ...])` leaves it out for leases that began to overlap
+then.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 A request travels on its own: when its sender gives up, is paused or dies, it still arrives, perhaps much
 later. Requests of one client arrive in the order they were sent, as on one connection, but for those a fault
-delays or repeats. Wraps any store, under any runtime, so a program can be tested against it as well as interlock itself:
+delays or repeats. Wraps any store, under any runtime, so a program can be tested against it as well as
+interlock itself:
 
     link = Link()
     store = Faulty(store, runtime, link)
@@ -39,7 +40,9 @@ T = TypeVar("T")
 
 
 class Breakdown(RuntimeError):
-    """An error that no store should raise: it stands for a bug in the store, which the keeper must survive."""
+    """An error that no store should raise: it stands for a bug in the store, which the keeper must
+    survive.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ class _Letter(Generic[T]):
 
 
 class Faulty:
-    """A `Store` behind a link that fails. `carrier` runs what is on its way; None: the client's own runtime."""
+    """A `Store` behind a link that fails.
+
+    `carrier` runs what is on its way; None: the client's own runtime.
+    """
 
     def __init__(self, store: Store, runtime: Runtime, link: Link, carrier: Runtime | None = None) -> None:
         self._store = store
@@ -248,6 +254,9 @@ class Faulty:
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         self._store.on_session_lost(call)
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        self._store.expect_ttl(ttl, at_most=at_most)
 
     def part(self, resource: str) -> str:
         return self._store.part(resource)

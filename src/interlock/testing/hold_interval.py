@@ -1,4 +1,7 @@
-"""The intervals in which leases were held and processes were paused, read from a history for the judges. Pure."""
+"""The intervals in which leases were held and processes were paused, read from a history for the judges.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,8 @@ def lives(records: Iterable[Record]) -> dict[str, Life]:
 def hold_intervals(records: Iterable[Record]) -> list[HoldInterval]:
     """Every lease that was granted. Records are in the order of time.
 
-    Those of one client may have a claim in turn, each with a token of its own; said twice, the last word counts.
+    Those of one client may have a claim in turn, each with a token of its own; said twice, the last word
+    counts.
     """
     records = list(records)
     found: dict[tuple[str, str, int], HoldInterval] = {}

@@ -3,8 +3,9 @@
     with at_most(0.3 + 0.25):
         lock.acquire(timeout=0.3)
 
-"Never later than 250 ms, plus scheduling" is a promise of interlock; the scheduling is the machine's. A wider bound
-would no longer check the promise, and a bound without the subtraction fails wherever other programs run beside the test.
+"Never later than 250 ms, plus scheduling" is a promise of interlock; the scheduling is the machine's. A wider
+bound would no longer check the promise, and a bound without the subtraction fails wherever other programs run
+beside the test.
 
     ttl = stretched(0.3)        # for a claim that must still stand a few calls later, and be waited for in the end
 """
@@ -25,12 +26,14 @@ MOST = 6.0  # times as long as on a quiet machine: what needs more would end no 
 
 
 class Lag:
-    """Measures, between `with` and its end, the time by which the machine delayed the calling thread and the servers it asks.
+    """Measures, between `with` and its end, the time by which the machine delayed the calling thread and the
+    servers it asks.
 
-    The thread's delay is measured in two ways, and the larger counts: by how much a thread that only sleeps was woken too late
-    (this sees a machine that stands still, and other threads that are kept waiting), and how long the calling thread was ready
-    to run while others ran (this sees a machine that is shared). A call waits for its servers as well, so to this is added
-    how long the programs that this process has started were ready to run and were not run: of each, the thread that waited longest.
+    The thread's delay is measured in two ways, and the larger counts: by how much a thread that only sleeps
+    was woken too late (this sees a machine that stands still, and other threads that are kept waiting), and
+    how long the calling thread was ready to run while others ran (this sees a machine that is shared). A call
+    waits for its servers as well, so to this is added how long the programs that this process has started
+    were ready to run and were not run: of each, the thread that waited longest.
     """
 
     def __init__(self) -> None:
@@ -81,7 +84,9 @@ class Lag:
 
 
 def _waited(pid: int, thread: int) -> float:
-    """Seconds that a thread has been ready to run and was not run; 0 where no system tells, or if it has ended."""
+    """Seconds that a thread has been ready to run and was not run; 0 where no system tells, or if it has
+    ended.
+    """
     try:
         words = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
     except OSError:
@@ -90,7 +95,9 @@ def _waited(pid: int, thread: int) -> float:
 
 
 def _programs() -> dict[int, dict[int, float]]:
-    """For each program that this process or one of its children has started: how long each of its threads has waited to be run."""
+    """For each program that this process or one of its children has started: how long each of its threads
+    has waited to be run.
+    """
     found: dict[int, dict[int, float]] = {}
     unseen = [os.getpid()]
     while unseen:
@@ -115,12 +122,14 @@ def at_most(seconds: float, otherwise: str = "it took too long") -> Iterator[Lag
         yield lag
         took = time.monotonic() - began
     assert took - lag.seconds <= seconds, (
-        f"{otherwise}: {took:.3f} s, of which the machine was late by {lag.seconds:.3f} s; {seconds:g} s were promised"
+        f"{otherwise}: {took:.3f} s, of which the machine was late by {lag.seconds:.3f} s; {seconds:g} s "
+        "were promised"
     )
 
 
 def stretched(seconds: float) -> float:
-    """A duration that a test chooses for itself, such as a ttl that must outlast a few calls: longer on a busy machine.
+    """A duration that a test chooses for itself, such as a ttl that must outlast a few calls: longer on a
+    busy machine.
 
     Ask once in a test, and use the answer throughout: it changes with the load.
     """

@@ -1,8 +1,9 @@
-"""One node of a quorum in plain Python: the executable specification of the Lua scripts, for simulation and comparison.
+"""One node of a quorum in plain Python: the executable specification of the Lua scripts, for simulation and
+comparison.
 
-A node keeps its claims and a small table (a sorted set on a server): its run id, since when it has its vote or its
-quarantine, the longest ttl it granted, and for each resource the highest number it accepted. `restart` and `flush` take from
-it what they take from a server.
+A node keeps its claims and a small table (a sorted set on a server): its run id, since when it has its vote
+or its quarantine, the longest ttl it granted, and for each resource the highest number it accepted. `restart`
+and `flush` take from it what they take from a server.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from interlock.backends.redlock.wire.requests import (
     RENEWED,
     STRAY,
     TOO_LOW,
-    UNDECIDED,
     Admit,
     CheckIn,
     Evict,
@@ -30,6 +30,7 @@ from interlock.backends.redlock.wire.requests import (
     Request,
     Scan,
     Seat,
+    Start,
     Vote,
 )
 from interlock.model import Claim, Standing
@@ -41,7 +42,10 @@ FOREIGN = 50  # ms after which to claim again when another program holds the loc
 
 
 class StandingClaim:
-    """One live claim on one node. A lock of another program has no record of ours, and takes 1 permit of 1."""
+    """One live claim on one node.
+
+    A lock of another program has no record of ours, and takes 1 permit of 1.
+    """
 
     def __init__(self, claim: Claim, token: int, now: int, foreign: bool = False) -> None:
         self.claim = claim
@@ -62,7 +66,7 @@ class NodeMemory:
         self.durable = durable
         self.claims: dict[str, dict[str, StandingClaim]] = {}
         self.marks: dict[tuple[str, str], tuple[str, int]] = {}  # evictions: the operator's words, until when
-        self.quorum: dict[str, Any] = {}  # run, vote, seat, since, longest, floor, durable
+        self.quorum: dict[str, Any] = {}  # run, vote, seat, since, longest, floor, durable, ready, begun
         self.numbers: dict[str, int] = {}  # only while it has its vote
 
     # ---- what can happen to a server ----------------------------------------------------
@@ -88,12 +92,12 @@ class NodeMemory:
     # ---- requests -------------------------------------------------------------------
 
     def answer(self, request: Request, node: int = 0) -> bytes | int | list[Any]:
-        """The reply to this request, as `requests` describes it; `node` is the place of this node among the others."""
+        """The reply to this request, as `requests` describes it; `node` is the place of this node among
+        the others.
+        """
         match request:
             case Vote():
                 seat = request.seats[node] if request.seats else None
-                if request.quick and seat is not None:
-                    return self.quick_vote(request, seat)
                 return self.vote(request, seat)
             case Renew():
                 return self.renew(request)
@@ -107,6 +111,8 @@ class NodeMemory:
                 return self.checkin(request)
             case Admit():
                 return self.admit(request)
+            case Start():
+                return self.start(request)
             case Scan():
                 now = self._clock()
                 names = sorted(n for n in list(self.claims) if self._live(n, now))
@@ -135,13 +141,13 @@ class NodeMemory:
 
     def vote(self, request: Vote, seat: Seat | None = None) -> bytes | list[Any]:
         now, claim = self._clock(), request.claim
+        if seat is not None and self.usual(request, seat):
+            return b"%d" % now
         if not self.votes:
             return [now, NO_VOTE]
         self._forget(now)
         live = self._live(claim.resource, now)
-        mark, stands = self._mark(claim.resource, claim.id, now), live.get(claim.id)
-        if self._exclusive(stands) and (mark is not None or self._sharers(live)):
-            live.pop(claim.id)  # a quick vote entered it, and found what was in its way only then
+        mark = self._mark(claim.resource, claim.id, now)
         if mark is not None:
             return [now, EVICTED, mark]
         under = next((s.claim.capacity for s in live.values()), claim.capacity)
@@ -164,40 +170,25 @@ class NodeMemory:
             return b"%d" % now if seat == own else b"%d %b" % (now, own)
         return [now, TOO_LOW, number]
 
-    def quick_vote(self, request: Vote, seat: Seat) -> bytes | list[Any]:
-        """SET NX, EXISTS, ZADD XX GT, TIME: what a client asks for that knows the node's seat."""
-        return self.raise_number(request, seat, self.set_claim(request))
+    def usual(self, request: Vote, seat: Seat) -> bool:
+        """Whether the vote went the shortest way: nobody is in its way, and the name has a lower number in
+        this seat.
 
-    def set_claim(self, request: Vote) -> bool:
-        """The first half: SET NX, which sees exclusive claims and those of other programs."""
-        now, claim = self._clock(), request.claim
-        live = self._live(claim.resource, now)
-        if any(self._exclusive(s) for s in live.values()):
+        The ttl is not noted: a client names the seat only if it knows that the node remembers one as long.
+        """
+        now, claim, name = self._clock(), request.claim, request.claim.resource
+        marked = any(resource == name and until > now for (resource, _), (_, until) in self.marks.items())
+        if claim.capacity != 1 or request.fill or marked or self._live(name, now):
             return False
-        self.claims.setdefault(claim.resource, {})[claim.id] = StandingClaim(claim, request.ballot, now)
+        if not (self.has_number(name, seat) and self.numbers[name] < request.ballot):
+            return False
+        self.numbers[name] = request.ballot
+        self.claims[name] = {claim.id: StandingClaim(claim, request.ballot, now)}
         return True
 
-    def raise_number(self, request: Vote, seat: Seat, entered: bool) -> bytes | list[Any]:
-        """The second half. The number has the seat in its name, and so is found only in this seat."""
-        now, name = self._clock(), request.claim.resource
-        marked = any(resource == name for resource, _ in self.marks)
-        beside = marked or bool(self._sharers(self._live(name, now)))
-        raised = (
-            self.votes and self.quorum.get("seat") == seat and 0 < self.numbers.get(name, 0) < request.ballot
-        )
-        if raised:
-            self.numbers[name] = request.ballot
-        if entered and raised and not beside:
-            return b"%d" % now
-        return [now, UNDECIDED, int(entered)]
-
-    @staticmethod
-    def _exclusive(stands: StandingClaim | None) -> bool:
-        """Whether the claim has the holder's key."""
-        return stands is not None and stands.claim.capacity == 1
-
-    def _sharers(self, live: dict[str, StandingClaim]) -> list[StandingClaim]:
-        return [s for s in live.values() if not self._exclusive(s)]
+    def has_number(self, name: str, seat: Seat) -> bool:
+        """Whether a number of this name and seat is there. Numbers exist only while the node has its vote."""
+        return self.quorum.get("seat") == seat and name in self.numbers
 
     @staticmethod
     def _retry(live: dict[str, StandingClaim], now: int) -> int:
@@ -249,10 +240,12 @@ class NodeMemory:
         """Merge old numbers into one, the floor. A server does it step by step."""
         if len(self.numbers) + len(self.quorum) <= MANY:
             return
-        for resource, number in list(self.numbers.items()):
-            if number < now - OLD:
-                del self.numbers[resource]
-                self.quorum["floor"] = max(self.quorum.get("floor", 0), number)
+        old = [name for name, number in self.numbers.items() if number < now - OLD]
+        # If the clock of one client was ahead, the numbers that others give from then on are, too, and never
+        # become old.
+        ahead = sorted([(number, name) for name, number in self.numbers.items() if number >= now + OLD])
+        for name in [*old, *[name for _, name in ahead[:-MANY]]]:
+            self.quorum["floor"] = max(self.quorum.get("floor", 0), self.numbers.pop(name))
 
     def inspect(self, request: Inspect) -> list[Any]:
         now = self._clock()
@@ -296,24 +289,50 @@ class NodeMemory:
             self.numbers = {}
             if not ("run" in q and q.get("durable") and self.durable):
                 q["since"], q["about"] = now // 1000, "what must not be forgotten"
+                q.pop("ready", None)
+                if "vote" in q or "floor" in q:
+                    q["begun"] = True
             q["run"] = self.run
             q.pop("vote", None)
         if not request.read_only:
+            if q.get("since", 0) > now / 1000:  # its clock was set back
+                q["since"] = now // 1000
             q["durable"] = self.durable
             if "since" not in q and "vote" not in q:
                 q["vote"], q["seat"] = self.run, b":%d" % now
         fields = len(self.numbers) + sum(name != "seat" and value is not False for name, value in q.items())
         facts = [q.get("since", 0), self.top, q.get("longest", 0), q.get("floor", 0)]
-        return [now, q.get("run", ""), *facts, fields, self.run, int(self.durable)]
+        told = [int(self.durable), q.get("ready", 0), int(q.get("begun", False))]
+        return [now, q.get("run", ""), *facts, fields, self.run, *told]
+
+    def start(self, request: Start) -> list[Any]:
+        now, q = self._clock(), self.quorum
+        if q.get("run") != self.run or q.get("since") != request.since or "begun" in q:
+            return [now, 0]
+        if not request.begun:
+            if "floor" in q:
+                return [now, 0]
+            q["ready"] = request.start
+            return [now, 1]
+        if request.start and q.get("ready") != request.start:
+            return [now, 0]
+        if not request.start:
+            q.pop("ready", None)
+        q["begun"] = True
+        return [now, 1]
 
     def admit(self, request: Admit) -> list[Any]:
         now, q = self._clock(), self.quorum
         if q.get("run") != self.run or q.get("since") != request.since:
             return [now, 0]
-        if now // 1000 < request.since + request.quarantine or (request.unused and q.get("floor", 0)):
+        if now // 1000 < request.since + request.quarantine:
+            return [now, 0]
+        if request.start and not ("begun" in q and q.get("ready") == request.start):
             return [now, 0]
         if request.floor > q.get("floor", 0):
             q["floor"] = request.floor
         del q["since"]
+        q.pop("ready", None)
+        q["begun"] = True
         q["vote"], q["seat"] = self.run, b":%d" % now
         return [now, 1]

@@ -1,15 +1,18 @@
-"""The reference for session stores: the reference store, with claims that live as long as their client's session.
+"""The reference for session stores: the reference store, with claims that live as long as their client's
+session.
 
-etcd and ZooKeeper are such stores. A client has one session. While the session lives, none of its claims lapses, however
-long nobody renews that claim; when it lapses, all of them are gone at once. So whatever interlock ends by its own clock (a
-lease that nobody renews, a dead owner, `max_hold`) must be released: nothing else removes it while the session lives.
+etcd and ZooKeeper are such stores. A client has one session. While the session lives, none of its claims
+lapses, however long nobody renews that claim; when it lapses, all of them are gone at once. So whatever
+interlock ends by its own clock (a lease that nobody renews, a dead owner, `max_hold`) must be released:
+nothing else removes it while the session lives.
 
     space = Space(runtime.now, runtime.guard())
     store = SessionStore(space, runtime)
 
-The model has two halves, because in a simulation a network lies between them. A `SessionView` is the server's: what the
-requests of one session do. `SessionStore` is the client's: it begins a session, keeps it, learns that it has lapsed, and
-knows from when a ttl counts. A request to keep the session is `renew([])`; every other renewal keeps it, too.
+The model has two halves, because in a simulation a network lies between them. A `SessionView` is the
+server's: what the requests of one session do. `SessionStore` is the client's: it begins a session, keeps it,
+learns that it has lapsed, and knows from when a ttl counts. A request to keep the session is `renew([])`;
+every other renewal keeps it, too.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ SESSION = 60.0
 """How long a session lives unless it is kept, seconds."""
 
 KEPT = 3 / 4
-"""The least part of a claim's ttl that the session must still live when the claim is sent; otherwise it is kept first."""
+"""The least part of a claim's ttl that the session must still live when the claim is sent; otherwise it is
+kept first.
+"""
 
 NEVER = float("-inf")
 
@@ -312,4 +317,10 @@ class SessionStore(StoreDefaults):
         self.known.session = None
 
     async def close(self) -> None:
-        """Give up nothing: the session goes on until it lapses, for it may belong to the program."""
+        """Wake everybody that waits.
+
+        The session goes on until it lapses, for it may belong to the program.
+        """
+        await self._plain.close()
+        if self._way is not None:
+            await self._way[1].close()

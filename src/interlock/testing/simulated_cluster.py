@@ -1,4 +1,6 @@
-"""A simulated cluster for the shipped algorithms: a server, processes with real clients of it, and a history."""
+"""A simulated cluster for the shipped algorithms: a server, processes with real clients of it, and a
+history.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class WitnessedLease(aio.Lease):
         self.process.note("grant", "ok", self, began=began, permits=permits, capacity=capacity, error=error)
 
     def _began(self, claim: Claim) -> float:
-        """When its attempt began; the claim may be older, if another attempt has left its place in the queue."""
+        """When its attempt began; the claim may be older, if another attempt has left its place in the
+        queue.
+        """
         for attempt in list(self._holding.client.attempts):
             if attempt.claim is claim:
                 return self.process.runtime.true_time(attempt.began)
@@ -91,7 +95,10 @@ class SimulatedClient(Client):
 
 
 class ClientRuntime(SimulatedRuntime):
-    """A runtime that remembers when each claim id was made. It does not know its process: a keeper outlives its client."""
+    """A runtime that remembers when each claim id was made.
+
+    It does not know its process: a keeper outlives its client.
+    """
 
     began: dict[str, float]
 
@@ -162,7 +169,10 @@ class ClientProcess:
     def calling(
         self, call: str, resource: str, limit: float | None = None, *, inside: bool = False
     ) -> Iterator[Outcome]:
-        """Write down a call, how it ended, and whether in time. `inside`: the caller holds something already."""
+        """Write down a call, how it ended, and whether in time.
+
+        `inside`: the caller holds something already.
+        """
         outcome, since = Outcome(), self.cluster.world.time
         attempt = self.cluster.next_call()
         self._write(call, "invoke", attempt, resource, limit=limit)
@@ -261,7 +271,9 @@ class SimulatedCluster:
         return self.ttl
 
     def believed(self, process: ClientProcess, deadline: float) -> None:
-        """Called when a process comes to believe that a lease of its own lives until `deadline`, in true time."""
+        """Called when a process comes to believe that a lease of its own lives until `deadline`, in true
+        time.
+        """
 
     def drift(self) -> float:
         """A clock's error, within what the margin of a lease allows for."""
@@ -322,10 +334,11 @@ class RowCluster(SimulatedCluster):
 
 
 class SessionCluster(SimulatedCluster):
-    """A cluster whose server keeps sessions. `pings`: each session is also kept by its program, as kazoo does.
+    """A cluster whose server keeps sessions. `pings`: each session is also kept by its program, as kazoo
+    does.
 
-    Then nothing that a living process forgets to release ever lapses. Deadlines must not count on pings: nobody is told
-    whether one has arrived.
+    Then nothing that a living process forgets to release ever lapses. Deadlines must not count on pings:
+    nobody is told whether one has arrived.
     """
 
     def __init__(self, seed: int, *, ttl: float = 1.0, faults: Faults = Faults()) -> None:  # noqa: B008  (frozen)

@@ -1,9 +1,9 @@
 """The nodes of a simulated quorum, which crash, forget, hang and jump, and a client's transport to them.
 
-A node's memory is `redlock_node`, the executable specification of the scripts. A request belongs to the server process it
-was sent to: no connection outlives that process, so a late request never arrives at a server that has restarted. The
-requests of one client to one node arrive in order, except for those that a fault delays or repeats; several real
-connections do no better.
+A node's memory is `redlock_node`, the executable specification of the scripts. A request belongs to the
+server process it was sent to: no connection outlives that process, so a late request never arrives at a
+server that has restarted. The requests of one client to one node arrive in order, except for those that a
+fault delays or repeats; several real connections do no better.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class SimulatedNode:
         self.life += 1
 
     def start(self, *, saved: bool = False) -> None:
-        """Start another process: with all memory if the node is durable, otherwise with none, or with what was saved."""
+        """Start another process: with all memory if the node is durable, otherwise with none, or with what
+        was saved.
+        """
         self.memory.restart(f"{self.place}/{self.life}")
         if saved and self._saved is not None:
             memory = self.memory
@@ -104,7 +106,9 @@ class Mailbox:
 
 
 class SimulatedQuorumTransport:
-    """A `QuorumTransport` to simulated nodes for one client, over one link to each node; `network` carries the messages."""
+    """A `QuorumTransport` to simulated nodes for one client, over one link to each node; `network` carries
+    the messages.
+    """
 
     def __init__(
         self,
@@ -165,7 +169,9 @@ class SimulatedQuorumTransport:
         return [*lost, *sorted(waiting)]
 
     def _put(self, node: int, request: Request, reply: Any, box: Mailbox) -> None:
-        """Deliver a reply; or keep a vote that nobody waits for, as a blocking transport does, until the node is next read."""
+        """Deliver a reply; or keep a vote that nobody waits for, as a blocking transport does, until the
+        node is next read.
+        """
         if not box.over:
             box.put(node, reply)
         elif isinstance(request, Vote) and not isinstance(reply, InterlockError):
@@ -217,14 +223,11 @@ class SimulatedQuorumTransport:
             if not life and server.up:  # connected to the process that runs now
                 life = self._lives[node] = server.life
             await self._stand_still(server)
-            entered = None
-            if isinstance(request, Vote) and request.quick and server.up and server.life == life:
-                entered = await self._first_half(node, request)
         finally:
             arrived.set()
         reply: Any
         if server.up and server.life == life:
-            reply = self._answer(node, request, entered)
+            reply = server.memory.answer(request, node)
         else:
             reply = StoreUnavailable(f"{server.place}: the connection broke")
             self._lives[node] = 0
@@ -234,23 +237,6 @@ class SimulatedQuorumTransport:
         await self._travel(link, link.happens(link.faults.delay))
         if not link.severed:
             self._put(node, request, reply, box)
-
-    async def _first_half(self, node: int, vote: Vote) -> bool | None:
-        """Carry out the first command of a quick vote, and let others come before the next; None if it must be one step."""
-        link = self._links[node]
-        if vote.seats[node] is None or link.random.random() < 0.5:
-            return None
-        entered = self._nodes[node].memory.set_claim(vote)
-        await self._network.sleep(link.flight(link.happens(link.faults.delay)))
-        return entered
-
-    def _answer(self, node: int, request: Request, entered: bool | None) -> Any:
-        memory = self._nodes[node].memory
-        if isinstance(request, Vote) and entered is not None:
-            seat = request.seats[node]
-            assert seat is not None
-            return memory.raise_number(request, seat, entered)
-        return memory.answer(request, node)
 
     def _not_read(self, node: int, request: Request) -> None:
         if isinstance(request, Vote | Release):

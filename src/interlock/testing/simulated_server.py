@@ -1,9 +1,9 @@
 """The simulated server: the reference store over one shared memory, and a witness of what requests do to it.
 
-`SimulatedSessionServer` is the same with sessions: all claims of a client lapse together, and none by itself. `SimulatedRowServer` notices
-lapses as a database does.
-The server's clocks can jump and its memory can be wiped. The witness knows what a request may change: its own
-claim and nothing else. What else changes is written into the history, for the judge of N4.
+`SimulatedSessionServer` is the same with sessions: all claims of a client lapse together, and none by itself.
+`SimulatedRowServer` notices lapses as a database does. The server's clocks can jump and its memory can be
+wiped. The witness knows what a request may change: its own claim and nothing else. What else changes is
+written into the history, for the judge of N4.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class RowSpace(PushingSpace):
 
 
 class SimulatedServer:
-    """One shared memory with its own clocks. `pushes`: a waiter is told its token together with the wake-up."""
+    """One shared memory with its own clocks.
+
+    `pushes`: a waiter is told its token together with the wake-up.
+    """
 
     space_type: type[PushingSpace] = PushingSpace
 
@@ -204,7 +207,9 @@ class WitnessedStore(MemoryStore):
 
 
 class SimulatedRowServer(SimulatedServer):
-    """A server of rows, as a database is: it notices a lapse only when somebody asks, and the renewals of places look for that."""
+    """A server of rows, as a database is: it notices a lapse only when somebody asks, and the renewals of
+    places look for that.
+    """
 
     space_type = RowSpace
 
@@ -238,6 +243,8 @@ class WitnessedRows(WitnessedStore):
             return super()._renew(renewal, now)
         if place is None or queue[place] not in live:
             self._space.ring(renewal.id)  # its place has lapsed: it asks
+            return Gone()
+        if queue[place].admitted_at is None and not renewal.waiting:
             return Gone()
         queue[place].lapses = max(queue[place].lapses, now + renewal.ttl)
         if renewal.waiting and self._asks(queue, place, now, renewal.ttl):
@@ -287,8 +294,8 @@ class SimulatedSessionServer(SimulatedServer):
 class WitnessedSession(WitnessedStore, SessionView):
     """The requests of one session, watched.
 
-    The network may deliver a claim once more after its release. Such a copy would stand for as long as the session
-    lives, so a session store must refuse it; this one remembers what was released.
+    The network may deliver a claim once more after its release. Such a copy would stand for as long as the
+    session lives, so a session store must refuse it; this one remembers what was released.
     """
 
     def __init__(self, server: SimulatedSessionServer, runtime: Runtime, session: Session) -> None:

@@ -4,7 +4,8 @@
     python -m interlock.testing.simulation --store sessions --seeds 2000    # on a server whose claims live with sessions
     python -m interlock.testing.simulation --scenario lock --weather tempest --seed 1234    # replays one
 
-A seed names the scenario and the weather too, unless they are given. The same seed gives the same run, to the last await.
+A seed names the scenario and the weather too, unless they are given. The same seed gives the same run, to the
+last await.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from interlock.testing.weather import WEATHERS
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """The scenario, weather and seed that determine one run. Subclasses have other scenarios, weathers and commands."""
+    """The scenario, weather and seed that determine one run.
+
+    Subclasses have other scenarios, weathers and commands.
+    """
 
     scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
     weathers: ClassVar[Mapping[str, Any]] = WEATHERS
@@ -76,7 +80,9 @@ class RowSpec(RunSpec):
 
 
 STORES: dict[str, type[RunSpec]] = {"claims": RunSpec, "sessions": SessionSpec, "rows": RowSpec}
-"""By what lapses on the simulated server: each claim by itself, or all claims of a session; or each claim when somebody asks."""
+"""By what lapses on the simulated server: each claim by itself, or all claims of a session; or each claim
+when somebody asks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +147,8 @@ def main(argv: Sequence[str], spec: type[RunSpec] = RunSpec) -> int:
     for verdict in guilty[:20]:
         _say(str(verdict)[:600])
     _say(
-        f"{len(verdicts)} seeds, {sum(v.grants for v in verdicts)} grants, {sum(v.faults for v in verdicts)} faults, "
-        f"{sum(v.virtual for v in verdicts) / 3600:.1f} h of virtual time in {took:.1f} s "
+        f"{len(verdicts)} seeds, {sum(v.grants for v in verdicts)} grants, {sum(v.faults for v in verdicts)} "
+        f"faults, {sum(v.virtual for v in verdicts) / 3600:.1f} h of virtual time in {took:.1f} s "
         f"({1000 * took / max(1, len(verdicts)):.1f} ms a seed); {len(guilty)} with violations"
     )
     rules = Counter(rule for verdict in guilty for rule in {found.rule for found in verdict.violations})

@@ -1,7 +1,7 @@
 """The faults of a run, as data, and the nemesis that causes them.
 
-A weather says how often; `Nemesis` decides, by the seed, when and to whom. Everything it breaks it mends again:
-after `heal` no fault is left, and everybody must get on.
+A weather says how often; `Nemesis` decides, by the seed, when and to whom. Everything it breaks it mends
+again: after `heal` no fault is left, and everybody must get on.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ ATTACKS = {
     "distance": "a Redlock whose nodes are 90 ms away",
     "kills": "kill -9 of the holder of a lock in a file",
     "scale": "thousands of waiters, readers, leases and names on one store",
+    "stale_read": "a leader of etcd that was replaced without noticing answers keep-alives",
     "names": "a million pairs over a hundred thousand names, and what is left of them",
 }
 

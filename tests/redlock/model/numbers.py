@@ -106,8 +106,8 @@ class Numbers:
             number, setter, floor, votes, heard, quarantine, read = node
             seen = self.seen(node)
             if (
-                seen > number and self.variant.quick is None
-            ):  # a quick vote sees the number, and not the floor
+                seen > number and self.variant.usual is None
+            ):  # a usual vote sees the number, and not the floor
                 number, setter = seen, NOBODY
             if seen == self.variant.exceed(number, 0):
                 floor = 0
@@ -156,8 +156,8 @@ class Numbers:
             if not node.votes or node.heard >> a & 1:
                 continue
             answer = self.variant.accept(self.seen(node), node.setter, attempt.ballot, self._id(a))
-            if answer is None and self.variant.quick is not None:
-                raised = self.variant.quick(node.number, node.floor, attempt.ballot)
+            if answer is None and self.variant.usual is not None:
+                raised = self.variant.usual(node.number, node.floor, attempt.ballot)
                 answer = None if raised is None else (raised, self._id(a))
             if answer is None:
                 continue

@@ -32,10 +32,10 @@ def accept(seen: int, setter: int, ballot: int, id: int) -> tuple[int, int] | No
 
 
 @cache
-def quick(number: int, floor: int, ballot: int) -> int | None:
-    """The number after a quick vote; None if it was not accepted."""
+def usual(number: int, floor: int, ballot: int) -> int | None:
+    """The number after a vote that names the node's seat; None if it was not accepted."""
     node = _node(number, floor)
-    said = node.answer(Vote(Claim("r", "asks", 1.0), ballot, seats=(SEAT,), quick=True))
+    said = node.answer(Vote(Claim("r", "asks", 1.0), ballot, seats=(SEAT,)))
     return None if isinstance(said, list) else node.numbers["r"]
 
 

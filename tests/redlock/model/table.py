@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.redlock.model.beginnings import BEGINNINGS, Beginning, Beginnings
 from tests.redlock.model.leases import CUSTOMS, Custom, Leases
 from tests.redlock.model.numbers import Numbers
 from tests.redlock.model.search import Finding, search
@@ -44,4 +45,16 @@ def _leases(custom: Custom) -> Case:
     return Case(custom.name, custom.text, custom.guilty, look)
 
 
-CASES = [*map(_numbers, SHIPPED), *map(_numbers, BROKEN), *map(_leases, CUSTOMS)]
+def _beginnings(way: Beginning) -> Case:
+    def look(deep: bool) -> Finding:
+        return search(Beginnings(way.rule, any_time=deep))
+
+    return Case(way.name, way.text, way.guilty, look)
+
+
+CASES = [
+    *map(_numbers, SHIPPED),
+    *map(_numbers, BROKEN),
+    *map(_leases, CUSTOMS),
+    *map(_beginnings, BEGINNINGS),
+]

@@ -12,7 +12,7 @@ Accept = Callable[[int, int, int, int], "tuple[int, int] | None"]
 """(number seen, its setter, ballot, id) to (number, setter) afterwards; None: refused."""
 
 Rule = Callable[[int, int], int]
-Quick = Callable[[int, int, int], "int | None"]
+Usual = Callable[[int, int, int], "int | None"]
 """(number, floor, ballot) to the number afterwards; None: not accepted."""
 
 
@@ -26,7 +26,7 @@ def accept_from_setter(seen: int, setter: int, ballot: int, id: int) -> tuple[in
     return (ballot, id) if ballot > seen or (ballot == seen and setter == id) else None
 
 
-def quick_whatever(number: int, floor: int, ballot: int) -> int | None:
+def usual_whatever(number: int, floor: int, ballot: int) -> int | None:
     """A number is made where there is none: the floor is not asked."""
     return ballot if ballot > number else None
 
@@ -67,7 +67,7 @@ class Variant:
     grant: Literal["one number", "highest"] = "one number"  # what a majority has to agree on
     ids: Literal["attempt", "client"] = "attempt"
     rounds: int = 0  # further rounds with a higher ballot
-    quick: Quick | None = None
+    usual: Usual | None = None
     admitted: Callable[[int, int], tuple[int, int]] = (
         shipped.admitted
     )  # (number it came back with, floor read) to both
@@ -104,9 +104,9 @@ SHIPPED = [
     ),
     Variant("twice", "nodes lose their memory and are readmitted again and again", faults=2, admit="quiet"),
     Variant(
-        "quick",
-        "quick votes, which see only the number of the name, beside pruning, loss and readmission",
-        quick=shipped.quick,
+        "usual",
+        "usual votes, which see only the number of the name, beside pruning, loss and readmission",
+        usual=shipped.usual,
         prune=shipped.pruned,
         loses="newest",
         faults=1,
@@ -116,9 +116,9 @@ SHIPPED = [
     ),
     Variant(
         "all of it",
-        "second rounds, quick votes, pruning, loss and readmission together",
+        "second rounds, usual votes, pruning, loss and readmission together",
         rounds=1,
-        quick=shipped.quick,
+        usual=shipped.usual,
         prune=shipped.pruned,
         loses="newest",
         faults=1,
@@ -148,21 +148,21 @@ BROKEN = [
         ids="client",
     ),
     Variant(
-        "quick and rolled back",
-        "a quick vote meets a number that was rolled back, below the floor",
+        "usual and rolled back",
+        "a usual vote meets a number that was rolled back, below the floor",
         True,
         loses="newest",
         faults=1,
         admit="quiet",
-        quick=shipped.quick,
+        usual=shipped.usual,
         admitted=keeps_numbers,
     ),
     Variant(
-        "quick without a number",
-        "a quick vote makes a number where there is none",
+        "usual without a number",
+        "a usual vote makes a number where there is none",
         True,
         prune=shipped.pruned,
-        quick=quick_whatever,
+        usual=usual_whatever,
     ),
     Variant("no marker", "a node loses its memory and goes on", True, faults=1, marker=False),
     Variant(

@@ -6,12 +6,13 @@ others a node until it lapses, and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from interlock.backends.redlock.algorithm import claiming, membership, recovery, renewing
+from interlock.backends.redlock.algorithm import beginning, claiming, membership, recovery, renewing
+from interlock.backends.redlock.algorithm.beginning import NodeState, Step
 from interlock.backends.redlock.wire.requests import (
     TOO_LOW,
-    UNDECIDED,
     Release,
     Renew,
     RenewalItem,
@@ -19,7 +20,8 @@ from interlock.backends.redlock.wire.requests import (
     Vote,
 )
 from interlock.record import replaced
-from interlock.testing.redlock_node import NodeMemory
+from interlock.testing.redlock_node import NodeMemory, StandingClaim
+from tests.redlock.model import beginnings
 from tests.redlock.simulation.mutant import Mutant, Patch
 
 
@@ -170,31 +172,27 @@ def _late_votes_tell_nothing() -> list[Patch]:
     return [(membership.Membership, "on_late_vote", unheard)]
 
 
-def _quick_votes_make_numbers() -> list[Patch]:
-    raised = NodeMemory.raise_number
+def _votes_make_numbers() -> list[Patch]:
+    usual = NodeMemory.usual
 
-    def made(self: NodeMemory, request: Vote, seat: Any, entered: bool) -> Any:
+    def made(self: NodeMemory, request: Vote, seat: Any) -> bool:
         """ZADD without XX: where there is no number there is one now."""
-        if request.claim.resource not in self.numbers and entered:
-            return b"%d" % self._clock()
-        return raised(self, request, seat, entered)
+        name = request.claim.resource
+        if name in self.numbers or self._live(name, now := self._clock()):
+            return usual(self, request, seat)
+        self.claims[name] = {request.claim.id: StandingClaim(request.claim, request.ballot, now)}
+        self.numbers[name] = request.ballot
+        return True
 
-    return [(NodeMemory, "raise_number", made)]
+    return [(NodeMemory, "usual", made)]
 
 
 def _numbers_of_any_seat() -> list[Patch]:
-    raised = NodeMemory.raise_number
-
-    def whichever(self: NodeMemory, request: Vote, seat: Any, entered: bool) -> Any:
+    def whichever(self: NodeMemory, name: str, seat: Any) -> bool:
         """The seat is not in the name of a number."""
-        vote, own = self.quorum.get("vote"), self.quorum.get("seat", b"")
-        self.quorum["vote"] = self.run
-        try:
-            return raised(self, request, own, entered)
-        finally:
-            self.quorum["vote"] = vote
+        return name in self.numbers
 
-    return [(NodeMemory, "raise_number", whichever)]
+    return [(NodeMemory, "has_number", whichever)]
 
 
 def _numbers_outlive_their_seat() -> list[Patch]:
@@ -210,45 +208,73 @@ def _numbers_outlive_their_seat() -> list[Patch]:
     return [*_numbers_of_any_seat(), (NodeMemory, "checkin", kept)]
 
 
-def _undecided_counts() -> list[Patch]:
-    on_reply = claiming.Votes.on_reply
+def _begin_at_once() -> list[Patch]:
+    def at_once(states: Sequence[NodeState], floor: int = 0) -> dict[int, Step]:
+        """A node that accepted no number is taken for new."""
+        return {} if any(state.top for state in states) else beginnings.at_once(states)
 
-    def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
-        if isinstance(reply, list) and reply[1:] == [UNDECIDED, 1]:
-            reply = b"%d" % reply[0]
-        return on_reply(self, place, reply, sent, received)
+    return [(recovery, "next_steps", at_once)]
 
-    return [(claiming.Votes, "on_reply", believing)]
+
+def _begin_in_two_steps() -> list[Patch]:
+    def two(states: Sequence[NodeState], floor: int = 0) -> dict[int, Step]:
+        return beginnings.in_two_steps(states)
+
+    return [(recovery, "next_steps", two)]
+
+
+def _nobody_is_told_that_others_have_begun() -> list[Patch]:
+    next_steps = beginning.next_steps
+
+    def untold(states: Sequence[NodeState], floor: int = 0) -> dict[int, Step]:
+        steps = next_steps(states, floor)
+        return {node: step for node, step in steps.items() if step.start}
+
+    return [(recovery, "next_steps", untold)]
 
 
 MUTANTS = [
     Mutant(
-        "quick votes make numbers",
-        "a node that lost its memory grants what others hold",
-        _quick_votes_make_numbers,
+        "nodes begin at once",
+        "two hold the lock: a majority forgot it, and the others have their votes and no number",
+        _begin_at_once,
         BOTH,
-        schedule="a quick vote meets a node that has just forgotten",
+        schedule="a majority forgets before the others have voted once",
+    ),
+    Mutant(
+        "nodes begin in two steps",
+        "two hold the lock: a majority forgot it, and the others do not know that anything has begun",
+        _begin_in_two_steps,
+        BOTH,
+        schedule="a majority forgets that began without the others",
+    ),
+    Mutant(
+        "nobody is told",
+        "two hold the lock: a majority forgot it, and the others had forgotten before",
+        _nobody_is_told_that_others_have_begun,
+        BOTH,
+        schedule="a majority forgets while the others are in quarantine",
+    ),
+    Mutant(
+        "votes make numbers",
+        "a node that lost its memory grants what others hold",
+        _votes_make_numbers,
+        BOTH,
+        schedule="a usual vote meets a node that has just forgotten",
     ),
     Mutant(
         "numbers outlive their seat",
-        "a node comes back with old numbers, and a quick vote raises one of them",
+        "a node comes back with old numbers, and a usual vote raises one of them",
         _numbers_outlive_their_seat,
         TOKENS,
-        schedule="a quick vote meets numbers that were rolled back",
+        schedule="a usual vote meets numbers that were rolled back",
     ),
     Mutant(
         "ttl of an earlier seat",
-        "a node that forgets waits for a shorter ttl than that of a quick vote",
+        "a node that forgets waits for a shorter ttl than that of a usual vote",
         _numbers_of_any_seat,
         BOTH,
-        schedule="a quick vote meets nodes that began anew",
-    ),
-    Mutant(
-        "undecided counts",
-        "a quick vote with too low a ballot is granted",
-        _undecided_counts,
-        TOKENS,
-        weather="calm",
+        schedule="a usual vote meets nodes that began anew",
     ),
     Mutant(
         "less than a majority", "two minorities grant at once", _less_than_a_majority, BOTH, weather="calm"

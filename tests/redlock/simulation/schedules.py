@@ -7,6 +7,7 @@ links may be slow or cut as they like.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from interlock.aio import Lease
@@ -24,17 +25,21 @@ SCHEDULES: dict[str, Schedule] = {}
 
 
 class Scene:
-    """Five nodes, three processes that have met them, and a director who decides what is late and what is lost."""
+    """Five nodes, three processes that have met them, and a director who decides what is late and what is lost.
 
-    def __init__(self, ttl: float = 1.0, node_timeout: float = NODE_TIMEOUT) -> None:
-        self.cluster = QuorumCluster(7, ttl=ttl, new=False, node_timeout=node_timeout)
+    If the nodes are `new`, nobody has met them, and they have no votes.
+    """
+
+    def __init__(self, ttl: float = 1.0, node_timeout: float = NODE_TIMEOUT, *, new: bool = False) -> None:
+        self.cluster = QuorumCluster(7, ttl=ttl, new=new, node_timeout=node_timeout)
         self.servers = self.cluster.servers
         self.world = self.cluster.world
         self.director = SimulatedRuntime(self.world, "director")
         self.processes = [self.cluster.add_process() for _ in range(3)]
         for process in self.processes:
             self.cluster.walls[process.name] = 0.0
-        self.run(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
+        if not new:
+            self.run(1.0, *(self.held(process, f"{process.name}'s own") for process in self.processes))
 
     async def held(
         self,
@@ -59,6 +64,11 @@ class Scene:
             return await process.client.lock(name, ttl=ttl or self.cluster.ttl).acquire(timeout=timeout)
         except StoreUnavailable:
             return None
+
+    async def looked(self, process: ClientProcess) -> None:
+        """Look who holds the lock: whoever finds nodes without a vote looks after them."""
+        with suppress(StoreUnavailable):
+            await process.client.lock("r").locked()
 
     def run(self, seconds: float, *works: Coroutine[Any, Any, object]) -> None:
         """Let all of them work, and that much time pass."""
@@ -253,7 +263,7 @@ def a_node_restarts_with_old_numbers() -> list[Violation]:
 
 
 @schedule
-def a_quick_vote_meets_a_node_that_has_just_forgotten() -> list[Violation]:
+def a_usual_vote_meets_a_node_that_has_just_forgotten() -> list[Violation]:
     """Nobody has noticed yet, and the client that asks has locked the name a moment ago."""
     scene = Scene(ttl=6.0)
     holder, _, other = scene.processes
@@ -268,7 +278,7 @@ def a_quick_vote_meets_a_node_that_has_just_forgotten() -> list[Violation]:
 
 
 @schedule
-def a_quick_vote_meets_numbers_that_were_rolled_back() -> list[Violation]:
+def a_usual_vote_meets_numbers_that_were_rolled_back() -> list[Violation]:
     """The node has its vote again, with a floor above what it had forgotten, when the client comes back to the name."""
     scene = Scene(ttl=0.5)
     ahead, mender, behind = scene.processes
@@ -292,22 +302,45 @@ def a_quick_vote_meets_numbers_that_were_rolled_back() -> list[Violation]:
 
 
 @schedule
-def a_quick_vote_meets_nodes_that_began_anew() -> list[Violation]:
+def a_usual_vote_meets_nodes_that_began_anew() -> list[Violation]:
     """They remember a shorter ttl than when the client learnt their seats, and one of them forgets again."""
     scene = Scene(ttl=0.06)
     holder, mender, other = scene.processes
-    for _ in range(3):  # by then it knows all seats, and that they remember its ttl
+    known = scene.cluster.members[holder.name]
+    for _ in range(30):  # until it knows all seats, and that they remember its ttl
+        if None not in known.seats_for(30.0):
+            break
         scene.run(0.1, scene.held(holder, "r", ttl=30.0))
+    assert None not in known.seats_for(30.0)
     for server in scene.servers:  # as an operator may, with `interlock quorum init`
         server.flush()
         since = server.memory.checkin(CheckIn())[2]
         server.memory.admit(Admit(since=since, quarantine=0, floor=server.clock() - 1_000_000))
-    scene.run(0.5, scene.held(other, "r"))  # by script: from now on the nodes know a number for this name
+    scene.run(0.5, scene.held(other, "r"))  # from now on the nodes know a number for this name
     scene.cut(holder, 3, 4)
     scene.run(0.2, scene.taken(holder, "r", ttl=30.0))
     scene.servers[0].flush()
     for _ in range(50):
         scene.run(0.1, scene.held(mender, "m"))
+    scene.cut(other, 1, 2)
+    scene.run(0.5, scene.held(other, "r", keep=0.02))
+    return scene.found()
+
+
+@schedule
+def a_node_that_forgot_has_its_clock_set_back() -> list[Violation]:
+    """Its quarantine began an hour from now, as its clock says; it ends a ttl after somebody has looked."""
+    scene = Scene(ttl=1.0)
+    holder, mender, other = scene.processes
+    scene.cut(holder, 3, 4)
+    scene.run(0.2, scene.taken(holder, "r", ttl=6.0))
+    scene.servers[0].jump(3600.0)
+    scene.servers[0].flush()
+    scene.run(1.0, scene.held(mender, "m"))
+    scene.servers[0].jump(-3600.0)
+    for _ in range(20):
+        scene.run(1.0, scene.held(mender, "m"))
+    assert scene.servers[0].memory.votes
     scene.cut(other, 1, 2)
     scene.run(0.5, scene.held(other, "r", keep=0.02))
     return scene.found()
@@ -345,6 +378,57 @@ def a_majority_forgets() -> list[Violation]:
         scene.run(0.5, scene.held(other, "r", keep=0.05))
     assert not any(server.memory.votes for server in scene.servers[:3])
     return scene.found()
+
+
+def _the_majority_forgets(scene: Scene, holder: ClientProcess, other: ClientProcess) -> list[Violation]:
+    """Somebody holds the lock on nodes 0, 1 and 2, which forget; another looks at the nodes first, and then wants it."""
+    scene.run(0.5, scene.taken(holder, "r", ttl=60.0))
+    assert len(scene.servers[0].memory.claims["r"]) == 1
+    for server in scene.servers[:3]:
+        server.flush()
+    scene.run(5.0, scene.looked(other))
+    for _ in range(10):
+        scene.run(0.5, scene.held(other, "r", keep=0.05))
+    return scene.found()
+
+
+@schedule
+def a_majority_forgets_before_the_others_have_voted_once() -> list[Violation]:
+    """Nodes 3 and 4 have their votes, and accepted no number: they look as new as those that forgot."""
+    scene = Scene(ttl=3.0, new=True)
+    holder, first, other = scene.processes
+    scene.run(0.5, scene.looked(first))
+    assert all(server.memory.votes for server in scene.servers)
+    scene.cut(holder, 3, 4)
+    return _the_majority_forgets(scene, holder, other)
+
+
+@schedule
+def a_majority_forgets_that_began_without_the_others() -> list[Violation]:
+    """Whoever started the nodes was cut off from two of them at every instant at which it may be."""
+    return [violation for cut in range(1, 40) for violation in _began_without_the_others(cut / 1000)]
+
+
+def _began_without_the_others(cut: float) -> list[Violation]:
+    scene = Scene(ttl=3.0, new=True)
+    holder, _, other = scene.processes
+    scene.run(cut, scene.looked(holder))
+    scene.cut(holder, 3, 4)
+    scene.run(1.0)
+    if not all(server.memory.votes for server in scene.servers[:3]):
+        return []
+    return _the_majority_forgets(scene, holder, other)
+
+
+@schedule
+def a_majority_forgets_while_the_others_are_in_quarantine() -> list[Violation]:
+    """Nodes 3 and 4 forgot a moment ago, and so all five are empty; but two of them were seen among nodes in use."""
+    scene = Scene(ttl=3.0)
+    holder, mender, _ = scene.processes
+    for server in scene.servers[3:]:
+        server.flush()
+    scene.run(0.5, scene.held(mender, "m"))
+    return _the_majority_forgets(scene, holder, scene.cluster.add_process())
 
 
 @schedule

@@ -1,4 +1,5 @@
-"""etcd v3: claims live with a session, which is a lease of etcd, and are ordered by the revision at which they were made.
+"""etcd v3: claims live with a session, which is a lease of etcd, and are ordered by the revision at which
+they were made.
 
     open.py        from a URL to a store            store.py   the port
     algorithm/     sessions, claims, waits, renewals, inspection and registers, once for threads and tasks

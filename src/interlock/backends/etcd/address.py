@@ -38,7 +38,9 @@ class Endpoint:
 
 
 class TlsSettings:
-    """The files of TLS, read when the first connection is made and again after TLS has failed: they may be replaced."""
+    """The files of TLS, read when the first connection is made and again after TLS has failed: they may be
+    replaced.
+    """
 
     def __init__(
         self, cacert: str | None, cert: str | None, key: str | None, server_name: str | None
@@ -100,9 +102,7 @@ def address_of(parts: SplitResult, connect_timeout: float) -> tuple[Address, str
     if parts.fragment:
         raise InvalidURL(f"{scheme}:// takes no #fragment; write %23 for a # in a password")
     if parts.path.strip("/"):
-        raise InvalidURL(
-            f"{scheme}://.../{parts.path.strip('/')}: a URL of etcd has no path; for other keys use ?prefix="
-        )
+        raise InvalidURL(f"{scheme}://: a URL of etcd has no path; for other keys use ?prefix=")
     options = _options(parts)
     login, _, hosts = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
@@ -123,8 +123,8 @@ def _options(parts: SplitResult) -> dict[str, str]:
     for name in options:
         if name not in OPTIONS:
             raise InvalidURL(
-                f"{parts.scheme}://: unknown option {name!r}; known are prefix and connect_timeout, and with etcds:// cacert, "
-                "cert, key and server_name"
+                f"{parts.scheme}://: unknown option {name!r}; known are prefix and connect_timeout, and with "
+                "etcds:// cacert, cert, key and server_name"
             )
         if name != "prefix" and parts.scheme != "etcds":
             raise InvalidURL(f"{parts.scheme}://: {name} is an option of TLS; write etcds://")
@@ -142,5 +142,6 @@ def _endpoint(scheme: str, text: str) -> Endpoint:
         return Endpoint(host.hostname or "localhost", host.port or PORT, scheme)
     except ValueError:
         raise InvalidURL(
-            f"{scheme}://{text}: the port must be a number up to 65535, and an address of IPv6 stands in brackets: [::1]:{PORT}"
+            f"{scheme}://: the port must be a number up to 65535, and an address of IPv6 stands in brackets: "
+            f"[::1]:{PORT}"
         ) from None

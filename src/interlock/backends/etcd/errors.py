@@ -6,11 +6,20 @@ import ssl
 
 from interlock.backends.etcd.wire import grpc
 from interlock.backends.etcd.wire.grpc import Status
+from interlock.backends.etcd.wire.http2 import ProtocolError
+from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.wording import duration, printable
 
 
 class LeaseNotFound(Exception):
     """The server does not know the lease: the session that it carried has ended."""
+
+
+class LeaseExists(StoreUnfit):
+    """There is a lease with the id that we chose: of an earlier try, or, which nobody will ever see, a
+    stranger's.
+    """
 
 
 class NotAuthenticated(Exception):
@@ -18,7 +27,10 @@ class NotAuthenticated(Exception):
 
 
 class Compacted(StoreUnavailable):
-    """The revision is gone by compaction. We never ask for an old one, so this is a fault; asking again helps."""
+    """The revision is gone by compaction.
+
+    We never ask for an old one, so this is a fault; asking again helps.
+    """
 
 
 class Broken(StoreUnavailable):
@@ -33,20 +45,27 @@ class Advised(Unreached):
     """No connection, and the sentence says already what to do."""
 
 
+class Denied(StoreUnfit):
+    """The user has no right to do this."""
+
+
 class Refused(StoreUnavailable):
-    """The member answered that it cannot serve the request now: it has no leader, or no majority."""
+    """The member answered that it cannot serve the request now: it has no leader or no majority, or its
+    office just changes.
+    """
 
 
 def unreachable(place: str, why: object) -> Unreached:
     reason = str(why) or type(why).__name__
     if isinstance(why, ssl.SSLCertVerificationError):
         return Advised(
-            f"{place}: cannot connect: its certificate is not trusted ({why.verify_message}); name its authority with cacert="
+            f"{place}: cannot connect: its certificate is not trusted ({why.verify_message}); name its "
+            "authority with cacert="
         )
     if isinstance(why, ssl.SSLError):
         return Advised(
-            f"{place}: cannot connect: TLS failed ({why.reason or reason}); is this a port for TLS, and is the client certificate "
-            "(cert=, key=) accepted?"
+            f"{place}: cannot connect: TLS failed ({why.reason or reason}); is this a port for TLS, and is "
+            "the client certificate (cert=, key=) accepted?"
         )
     if isinstance(why, OSError) and why.strerror:
         reason = why.strerror
@@ -58,21 +77,35 @@ def nobody(place: str, hosts: str, last: Exception) -> Unreached:
     if isinstance(last, Advised):
         return last
     return Unreached(
-        f"{last}; is etcd running at {place}, and reachable from here? See: etcdctl --endpoints {hosts} endpoint health"
+        f"{last}; is etcd running at {place}, and reachable from here? See: etcdctl --endpoints {hosts} "
+        "endpoint health"
     )
 
 
 def timeout_error(place: str, seconds: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer in {seconds:.3g} s")
+    return StoreUnavailable(f"{place}: no answer in {duration(seconds)}")
 
 
 def not_sent(place: str, seconds: float) -> HeldUp:
-    return HeldUp(f"{place}: not sent in {seconds:.3g} s: too many requests of this client are under way")
+    return HeldUp(f"{place}: not sent in {duration(seconds)}: too many requests of this client are under way")
+
+
+def reason(error: ProtocolError | MalformedMessage) -> str:
+    """What is wrong with what a server has sent."""
+    return error.why if isinstance(error, MalformedMessage) else str(error)
 
 
 def not_etcd(place: str, why: object) -> StoreUnfit:
     return StoreUnfit(
-        f"{place}: this is not the client port of an etcd v3 server ({why}); check host, port, and etcd:// or etcds://"
+        f"{place}: this is not the client port of an etcd v3 server ({why}); check host, port, and etcd:// "
+        "or etcds://"
+    )
+
+
+def a_proxy(place: str) -> StoreUnfit:
+    return StoreUnfit(
+        f"{place}: this is etcd's grpc-proxy, through which no lease can be kept: it answers keep-alives and "
+        "reads by itself; name the members of the cluster in the URL"
     )
 
 
@@ -83,17 +116,31 @@ _NOT_AUTHENTICATED = (
     "auth: invalid token",
 )
 
+# Refusals that pass by themselves, whose status is UNKNOWN or another one that says nothing about that.
+_NOT_NOW = (
+    "not a primary lessor",  # it has just won or lost the leadership
+    "not leader",
+    "rpc not supported for learner",  # another member serves
+    "context canceled",
+    "context deadline exceeded",
+)
+_DROPPED = "raft proposal dropped"  # it hands its office over, or knows no leader: nothing was written
+
 
 def status_error(place: str, status: Status) -> Exception:
     """The error for a call that ended with another status than OK."""
-    code, said = status.code, status.text.removeprefix("etcdserver: ")
-    if not status.processed:
+    code, said = status.code, printable(status.text).removeprefix("etcdserver: ")
+    if not status.processed or _DROPPED in said:
         return NotProcessed(f"{place}: {said}")
     if code == grpc.NOT_FOUND and "lease not found" in said:
         return LeaseNotFound(said)
+    if "lease already exists" in said:
+        return LeaseExists(f"{place}: {said}")
     if code == grpc.UNAUTHENTICATED or any(text in said for text in _NOT_AUTHENTICATED):
         return NotAuthenticated(said)
-    if code == grpc.UNAVAILABLE or code == grpc.DEADLINE_EXCEEDED or code == grpc.CANCELLED:
+    if code in (grpc.UNAVAILABLE, grpc.DEADLINE_EXCEEDED, grpc.CANCELLED) or any(
+        text in said for text in _NOT_NOW
+    ):
         return Refused(f"{place}: {said}")
     if code == grpc.OUT_OF_RANGE:
         return Compacted(f"{place}: {said}")
@@ -102,13 +149,14 @@ def status_error(place: str, status: Status) -> Exception:
 
 def _unfit(place: str, code: int, said: str) -> InterlockError:
     if code == grpc.PERMISSION_DENIED:
-        return StoreUnfit(
-            f"{place}: the user may not do this ({said}); grant its role readwrite on the prefix interlock (etcdctl role "
-            "grant-permission ROLE --prefix=true readwrite interlock)"
+        return Denied(
+            f"{place}: the user may not do this ({said}); grant its role readwrite on the prefix interlock "
+            "(etcdctl role grant-permission ROLE --prefix=true readwrite interlock)"
         )
     if code == grpc.RESOURCE_EXHAUSTED and "space" in said:
         return StoreUnfit(
-            f"{place}: the database is full ({said}); compact and defragment it, then run: etcdctl alarm disarm"
+            f"{place}: the database is full ({said}); compact and defragment it, then run: etcdctl alarm "
+            "disarm"
         )
     if code == grpc.RESOURCE_EXHAUSTED:
         return StoreUnavailable(f"{place}: {said}")

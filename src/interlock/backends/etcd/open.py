@@ -11,7 +11,7 @@ from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.keys import Keys
-from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
+from interlock.backends.kit.runtime import StoreRuntime, ThreadRuntime
 from interlock.ports import CONNECT_TIMEOUT, Runtime
 
 
@@ -32,11 +32,11 @@ class _Assembly:
         self._credentials = Credentials(address.user, address.password)
         self._sessions = Sessions(keys)
 
-    def _blocking(self, runtime: WaitRuntime, *, hurried: bool) -> Side:
+    def _blocking(self, runtime: StoreRuntime, *, hurried: bool) -> Side:
         transport = BlockingTransport(self._address, self._credentials, hurried=hurried)
         return Side(transport, runtime, self._keys, self._sessions)
 
-    def on_threads(self, runtime: WaitRuntime) -> EtcdStore:
+    def on_threads(self, runtime: StoreRuntime) -> EtcdStore:
         side = self._blocking(runtime, hurried=False)
 
         def keeper() -> EtcdStore:
@@ -46,7 +46,7 @@ class _Assembly:
 
         return EtcdStore(side, None, keeper)
 
-    def on_loop(self, runtime: WaitRuntime) -> EtcdStore:
+    def on_loop(self, runtime: StoreRuntime) -> EtcdStore:
         """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
         from interlock.backends.etcd.transport.aio import (
             AsyncTransport,  # here, not above: most programs do without asyncio

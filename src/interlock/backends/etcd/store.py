@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from interlock.backends.etcd.algorithm import claiming, inspection, keeping, registers, renewing, waiting
 from interlock.backends.etcd.algorithm.side import Side
@@ -34,6 +35,10 @@ TRAITS = Traits(
         "the holder is paused past the end of its session",
         "an operator evicts the holder, deletes its key or revokes its lease",
         "the cluster is restored from a snapshot",
+        (
+            "before etcd 3.4.31 and 3.5.13: a leader that was frozen revokes leases that its successor keeps "
+            "(etcd 15247)"
+        ),
     ),
     min_ttl=0.1,
     max_ttl=86400.0,
@@ -52,6 +57,7 @@ class EtcdStore(StoreDefaults):
         self, side: Side, twin: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
     ) -> None:
         self._side = side
+        side.transport.on_connected = partial(claiming.post_marks_again, side.sessions)
         self._twin = twin  # the blocking side of an asyncio store
         self._make_keeper = make_keeper
         self._keeper: EtcdStore | None = None
@@ -91,11 +97,7 @@ class EtcdStore(StoreDefaults):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        try:
-            return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
-        except LeaseNotFound:
-            self._side.sessions.litter = None
-            return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
+        return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await waiting.until_changed(self._side, seen, timeout)

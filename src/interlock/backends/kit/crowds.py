@@ -1,8 +1,10 @@
-"""Waiters of one client in one queue: only the first of them asks the server for its turn; the others wait for it, locally.
+"""Waiters of one client in one queue: only the first of them asks the server for its turn; the others wait
+for it, locally.
 
-A claim is not let in before an older one of the same client that waits, and the client knows its own. If each of a thousand
-waiters looked at the queue, watched it and looked again, the server would read, and the client would parse, a million claims. Here
-all but the first sleep until the one before them, in the order of creation, waits no longer.
+A claim is not let in before an older one of the same client that waits, and the client knows its own. If each
+of a thousand waiters looked at the queue, watched it and looked again, the server would read, and the client
+would parse, a million claims. Here all but the first sleep until the one before them, in the order of
+creation, waits no longer.
 
 No turn is decided here: the first waiter looks at the queue on the server, as any waiter does.
 """
@@ -23,7 +25,9 @@ Item = TypeVar("Item")
 
 
 class _Front(Generic[Key, Item]):
-    """The front of a queue: what was read is never changed, so threads may look at it while another one notes who has left."""
+    """The front of a queue: what was read is never changed, so threads may look at it while another one
+    notes who has left.
+    """
 
     def __init__(self, listed: Iterable[tuple[Key, Item]]) -> None:
         self.listed = list(listed)
@@ -35,7 +39,8 @@ class _Front(Generic[Key, Item]):
 class Crowd(Generic[Key, Item]):
     """The waiters of one client on one resource. The caller holds a guard.
 
-    The front of the server's queue is remembered by a `Key` for each claim, such as its creation, with an `Item` that tells where it stands.
+    The front of the server's queue is remembered by a `Key` for each claim, such as its creation, with an
+    `Item` that tells where it stands.
     """
 
     def __init__(self) -> None:
@@ -87,7 +92,8 @@ class Crowd(Generic[Key, Item]):
     def ahead_of(self, key: Key) -> list[tuple[Key, Item]] | None:
         """Those that stood ahead of a claim; None if it is not among those that were read.
 
-        Nobody enters ahead of it later, so no other can be there: a list is right for ever, but for those that have left.
+        Nobody enters ahead of it later, so no other can be there: a list is right for ever, but for those
+        that have left.
         """
         front = self._front
         place = front.places.get(key)

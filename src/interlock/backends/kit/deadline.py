@@ -1,7 +1,7 @@
 """The time of one call, of which every request in it gets what is left.
 
-The port promises that a call is back within its `timeout`, however many requests it makes and however long its server
-takes for each. The polled watches of Redis and Redlock and the waits of SQLite count on this.
+The port promises that a call is back within its `timeout`, however many requests it makes and however long
+its server takes for each. The polled watches of Redis and Redlock and the waits of SQLite count on this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Deadline:
         return self._now() >= self.at
 
     def for_request(self, most: float = IO_TIMEOUT) -> float:
-        """Seconds that the next request may take: what is left, and no more than one request may ever take."""
+        """Seconds that the next request may take: what is left, and no more than one request may ever
+        take.
+        """
         return max(SHORTEST, min(self.at - self._now(), most))
 
     def of_request(self) -> float:

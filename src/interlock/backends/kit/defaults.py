@@ -1,8 +1,8 @@
 """Defaults for methods of the port that a store may have no use for; all stores take their share of these.
 
-A store whose claims lapse one by one, whose server nobody takes over from, and that has no connection apart for the keeper
-writes none of them. A session store overrides `on_session_lost`, a replicated one `on_doubt`, a store of several parts `part`, and
-every store with connections `after_fork` and `close`.
+A store whose claims lapse one by one, whose server nobody takes over from, and that has no connection apart
+for the keeper writes none of them. A session store overrides `on_session_lost`, a replicated one `on_doubt`,
+a store of several parts `part`, and every store with connections `after_fork` and `close`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ class StoreDefaults:
     """The optional methods of `interlock.ports.Store`, as a store has them that does nothing special."""
 
     decides_here = False
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        """Nothing to do: each claim has a ttl of its own, and no session bounds it."""
 
     def claim_idle(self, claim: Claim) -> Granted | None:
         """None: every claim is a question to a server."""

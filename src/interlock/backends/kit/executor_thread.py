@@ -1,8 +1,10 @@
-"""A thread beside the event loop on which the blocking calls of an asyncio store run; it may own the store's connection.
+"""A thread beside the event loop on which the blocking calls of an asyncio store run; it may own the store's
+connection.
 
-SQLite has no call that does not block, and neither have most clients of SQL databases. One thread for each asyncio store
-makes its calls in the order they were asked for, so a claim that was cancelled is taken back after it was made, never
-before. It starts with the first call, and ends when the store is closed or nobody has it any more.
+SQLite has no call that does not block, and neither have most clients of SQL databases. One thread for each
+asyncio store makes its calls in the order they were asked for, so a claim that was cancelled is taken back
+after it was made, never before. It starts with the first call, and ends when the store is closed or nobody
+has it any more.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ T = TypeVar("T")
 class ExecutorThread:
     """Runs steps in order. A cancelled caller stops waiting; its step runs to its end all the same.
 
-    `now` is the clock on which steps are given their deadlines; `name` is the thread's, and `of` says what it writes.
+    `now` is the clock on which steps are given their deadlines; `name` is the thread's, and `of` says what it
+    writes.
     """
 
     def __init__(self, now: Callable[[], float], name: str, of: str) -> None:
@@ -96,7 +99,8 @@ class ExecutorThread:
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # it may refer to the store: kept until the next job, it would keep a store that nobody has any more
+        # It may refer to the store: kept until the next job, it would keep a store that nobody has any more.
+        del job
 
 
 def _late(of: str) -> StoreUnavailable:

@@ -1,7 +1,7 @@
 """How long a list of all claims of a session may be used again.
 
-Thousands of leases are renewed in hundreds of requests, and the server tells in one list which of them stand. If it takes long to get that list,
-getting it for each request would take so long that leases lapse meanwhile.
+Thousands of leases are renewed in hundreds of requests, and the server tells in one list which of them stand.
+If it takes long to get that list, getting it for each request would take so long that leases lapse meanwhile.
 """
 
 from __future__ import annotations

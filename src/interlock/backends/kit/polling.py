@@ -1,7 +1,8 @@
 """Watching by looking again and again, for stores whose server tells nobody of changes.
 
-Redis and Redlock watch queues in this way (their scripts publish grants, not changes), and a holder on Redlock learns in this
-way that it was removed. A new store gets all its watches from `poll`, if its server has nothing better.
+Redis and Redlock watch queues in this way (their scripts publish grants, not changes), and a holder on
+Redlock learns in this way that it was removed. A new store gets all its watches from `poll`, if its server
+has nothing better.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ async def poll(
     timeout: float,
     random: Callable[[], float] | None = None,
 ) -> None:
-    """Return when `look`, within the seconds it is given, finds what it looks for; or after `timeout` seconds.
+    """Return when `look`, within the seconds it is given, finds what it looks for; or after `timeout`
+    seconds.
 
-    An error of the store is raised, unless the time is up as well: a look that our own time cut short is no fault
-    of the store. With `random` the pauses differ, so that many who watch do not ask at the same time.
+    An error of the store is raised, unless the time is up as well: a look that our own time cut short is no
+    fault of the store. With `random` the pauses differ, so that many who watch do not ask at the same time.
     """
     deadline, pause = Deadline(runtime.now, timeout), FIRST_PAUSE
     while not deadline.passed():

@@ -1,9 +1,10 @@
-"""Decides which thread or loop reads a subscription: the listener's thread, or a waiter while nobody else waits.
+"""Decides which thread or loop reads a subscription: the listener's thread, or a waiter while nobody else
+waits.
 
-A thread that waits alone borrows the reading, and a loop borrows it while only its own tasks wait. A message then wakes its
-waiter directly, without waking the listener's thread first. The listener's thread still looks after the connection,
-and reads again as soon as others wait, too: nobody should depend on a loop that is stuck or on a thread that has ended.
-If two read at once, a lock keeps messages in order.
+A thread that waits alone borrows the reading, and a loop borrows it while only its own tasks wait. A message
+then wakes its waiter directly, without waking the listener's thread first. The listener's thread still looks
+after the connection, and reads again as soon as others wait, too: nobody should depend on a loop that is
+stuck or on a thread that has ended. If two read at once, a lock keeps messages in order.
 """
 
 from __future__ import annotations
@@ -25,14 +26,20 @@ LOST: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)  # errors th
 
 
 class SubscribedConnection(Protocol):
-    """A connection on which messages arrive. Its file descriptor can be polled, and stays the same until `close`."""
+    """A connection on which messages arrive.
+
+    Its file descriptor can be polled, and stays the same until `close`.
+    """
 
     def fileno(self) -> int:
         """-1 once it is closed."""
         ...
 
     def receive(self, timeout: float) -> Iterable[Any]:
-        """Return the messages that have arrived; with a timeout of 0 it never waits. Raises one of the errors that end it."""
+        """Return the messages that have arrived; with a timeout of 0 it never waits.
+
+        Raises one of the errors that end it.
+        """
         ...
 
     def hang_up(self) -> None:
@@ -104,7 +111,10 @@ class SubscriptionReader:
     # ---- the listener's thread -------------------------------------------------
 
     def wait_for_news(self, timeout: float) -> bool:
-        """Wait until a message came, here or to a borrower, or until the time is up. Raises the error that ends it."""
+        """Wait until a message came, here or to a borrower, or until the time is up.
+
+        Raises the error that ends it.
+        """
         poll = self._own if self._borrower is None else self._lent
         for number, _ in poll.poll(timeout * 1000):
             if number == self._listener_pipe.fileno():
@@ -120,7 +130,8 @@ class SubscriptionReader:
             call()
 
     def close(self) -> None:
-        """Close it where it is read; otherwise a reader could poll another connection with the same file descriptor.
+        """Close it where it is read; otherwise a reader could poll another connection with the same file
+        descriptor.
 
         A borrowing loop closes it in its next turn, and a thread that reads for itself when it stops.
         """
@@ -211,7 +222,10 @@ class SubscriptionReader:
     # ---- lending --------------------------------------------------------------------
 
     def borrow(self, signal: Signal, loop: Any) -> bool:
-        """Register a waiter; True if the calling thread is to read for itself. A loop that borrows it reads for its tasks."""
+        """Register a waiter; True if the calling thread is to read for itself.
+
+        A loop that borrows it reads for its tasks.
+        """
         with self._guard:
             self._waiting[signal] = loop
             if self._ended:
@@ -251,7 +265,10 @@ class SubscriptionReader:
         self._borrower = loop
 
     def give_back(self, signal: Signal) -> None:
-        """End the reading by this waiter. The listener's thread reads again, for other waiters or to meet the end."""
+        """End the reading by this waiter.
+
+        The listener's thread reads again, for other waiters or to meet the end.
+        """
         with self._guard:
             if self._borrower is signal:
                 self._borrower = None

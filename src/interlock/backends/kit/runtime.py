@@ -1,7 +1,8 @@
 """The part of a runtime that stores use: to wait, and to run things beside the caller.
 
-Every asyncio store has a blocking twin for plain threads (the keeper's, and the end of the process). It waits by `ThreadRuntime`,
-as the stores of Redis, Redlock and SQLite do. The store itself is handed the runtime of its client, which waits in the same way.
+Every asyncio store has a blocking twin for plain threads (the keeper's, and the end of the process). It waits
+by `ThreadRuntime`, as the stores of Redis, Redlock and SQLite do. The store itself is handed the runtime of
+its client, which waits in the same way.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class ThreadRuntime:
 
 
 class _ThreadJob:
-    """A thread that runs one coroutine which never suspends. Its start waits for nothing: the caller may have a lock."""
+    """A thread that runs one coroutine which never suspends.
+
+    Its start waits for nothing: the caller may have a lock.
+    """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._running = True

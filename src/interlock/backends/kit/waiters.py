@@ -1,8 +1,8 @@
 """The registry of who waits for what: signals by topic, of threads and tasks alike.
 
-What a topic is, is for the store to say: a claim's id, a queue, a register. Whoever learns that something has changed wakes a
-topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis. A watch of etcd or ZooKeeper, or
-PostgreSQL's LISTEN, does the same.
+What a topic is, is for the store to say: a claim's id, a queue, a register. Whoever learns that something has
+changed wakes a topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis. A watch
+of etcd or ZooKeeper, or PostgreSQL's LISTEN, does the same.
 
     with guard:
         waiters.add(signal, topic)  # or several topics at once
@@ -10,9 +10,10 @@ PostgreSQL's LISTEN, does the same.
     with guard:
         waiters.remove(signal, topic)
 
-The registry has no lock. The store has a guard, for this and for what it must change in the same step (a thread that is started
-with the first who waits, say), and enters it once. A finalizer may run on any thread at any time and enter it again, so it is a
-guard of `native` or of the runtime, and nothing here calls foreign code while it changes anything.
+The registry has no lock. The store has a guard, for this and for what it must change in the same step (a
+thread that is started with the first who waits, say), and enters it once. A finalizer may run on any thread
+at any time and enter it again, so it is a guard of `native` or of the runtime, and nothing here calls foreign
+code while it changes anything.
 """
 
 from __future__ import annotations
@@ -65,15 +66,17 @@ class Waiters(Generic[Topic, W]):
         return [waiter for waiting in self.topics.values() for waiter in waiting]
 
     def wake(self, topic: Topic) -> None:
-        """Set the signals of a topic, under the guard: for stores whose change and whose signal are one step."""
+        """Set the signals of a topic, under the guard: for stores whose change and whose signal are one
+        step.
+        """
         for waiter in self.topics.get(topic, ()):
             waiter.set()
 
     def abandon(self, gone: Callable[[W], bool]) -> None:
         """Drop waiters that are gone without a word, such as tasks whose loop was closed.
 
-        They are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes the
-        guard, which that very thread may hold.
+        They are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes
+        the guard, which that very thread may hold.
         """
         for topic, waiting in list(self.topics.items()):
             for waiter in [waiter for waiter in waiting if gone(waiter)]:
@@ -82,10 +85,11 @@ class Waiters(Generic[Topic, W]):
 
 
 class WeakWaiters(Generic[Topic, W]):
-    """Who waits for which topic, for as long as somebody else has the waiter. All of it is called under the store's guard.
+    """Who waits for which topic, for as long as somebody else has the waiter. All of it is called under the
+    store's guard.
 
-    For stores that do work for everybody who waits: an interrupt can keep a waiter from being removed, and the store would
-    work for it for ever.
+    For stores that do work for everybody who waits: an interrupt can keep a waiter from being removed, and
+    the store would work for it for ever.
     """
 
     def __init__(self) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 
+from interlock import standard_streams
+
 
 class WakePipe:
     """Wakes a thread that polls it, from any other thread (the self-pipe trick)."""
 
     def __init__(self) -> None:
+        standard_streams.occupy()
         self._out, self._in = socket.socketpair()
         self._out.setblocking(False)
         self._in.setblocking(False)

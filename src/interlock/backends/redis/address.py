@@ -1,7 +1,8 @@
 """Where a Redis server is and how to log in to it; redis-py or valkey-py opens the connections.
 
-The client library does no more than that: address, TLS, user name, password and database. Every command after the
-login is ours, because the library's command layer retries silently and costs several times what a lock does.
+The client library does no more than that: address, TLS, user name, password and database. Every command after
+the login is ours, because the library's command layer retries silently and costs several times what a lock
+does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interlock import native
+from interlock import native, standard_streams
+from interlock.backends.kit.connect_pace import ConnectPace
+from interlock.backends.kit.libraries import missing
 from interlock.backends.redis import resolver
 from interlock.backends.redis.errors import (
     connect_error,
@@ -20,7 +23,7 @@ from interlock.backends.redis.errors import (
     timeout_error,
     unreachable,
 )
-from interlock.backends.redis.wire.resp import ErrorReply
+from interlock.backends.redis.wire.resp import LONG_ARRAY, ErrorReply, ProtocolError
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.ports import CONNECT_TIMEOUT
 
@@ -32,6 +35,7 @@ SETTINGS = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
     *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
 }
+LONGEST_LOGIN = 2**20  # bytes of all answers to a login
 KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the most special first
 
 
@@ -42,6 +46,8 @@ class Route(Protocol):
     def place(self) -> str: ...
     @property
     def connect_timeout(self) -> float: ...
+    @property
+    def pace(self) -> ConnectPace: ...
     def connect(self, timeout: float) -> Any: ...
     async def connect_async(self, timeout: float) -> Any: ...
 
@@ -53,6 +59,7 @@ class Address:
         self, package: str, kind: str, settings: dict[str, Any], connect_timeout: float = CONNECT_TIMEOUT
     ) -> None:
         self.connect_timeout = connect_timeout  # seconds a connection may take, the handshake included
+        self.pace = ConnectPace(connect_timeout)
         self._package = package  # redis or valkey
         self._kind = kind  # the name of the connection's class, the same for sync and async
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
@@ -75,13 +82,20 @@ class Address:
         if unknown:
             raise InvalidURL(
                 f"{_place('', settings)}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
-                "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as ssl_ca_certs"
+                "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as "
+                "ssl_ca_certs"
             )
-        return cls(package, "Connection" if kind is None else kind.__name__, settings, connect_timeout)
+        kind_name = "Connection" if kind is None else kind.__name__
+        if kind_name == "SSLConnection" and settings.get("ssl_cert_reqs") != "none":
+            # valkey-py, and redis-py before 6, accept any name by themselves, and send the password to it.
+            settings.setdefault("ssl_check_hostname", True)
+        return cls(package, kind_name, settings, connect_timeout)
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
-        """The server behind a client of redis-py or valkey-py, blocking or asyncio; its pool is left alone."""
+        """The server behind a client of redis-py or valkey-py, blocking or asyncio; its pool is left
+        alone.
+        """
         pool = getattr(client, "connection_pool", None)
         if pool is None or not hasattr(pool, "connection_kwargs"):
             raise Unsupported(
@@ -95,7 +109,9 @@ class Address:
 
     @classmethod
     def of_cluster(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
-        """How a `RedisCluster` of redis-py or valkey-py, sync or async, logs in to its nodes; without their addresses."""
+        """How a `RedisCluster` of redis-py or valkey-py, sync or async, logs in to its nodes; without
+        their addresses.
+        """
         settings = dict(client.nodes_manager.connection_kwargs)
         kind = getattr(settings.get("connection_class"), "__name__", "Connection")
         if settings.pop("ssl", False):
@@ -126,6 +142,7 @@ class Address:
             raise self.timeout_error(timeout) from None
 
     def _connected(self, timeout: float) -> Any:
+        standard_streams.occupy()
         enter = partial(_enter, trips=_RoundTrips(), until=time.monotonic() + timeout)
         # Each library calls this option by its own name.
         connection, shared_context = self._make(
@@ -147,6 +164,7 @@ class Address:
         import asyncio
 
         until = time.monotonic() + timeout
+        standard_streams.occupy()
         connection, shared_context = self._make("asyncio.connection", timeout)
         connected = False
         trips = _RoundTrips()
@@ -197,7 +215,10 @@ class Address:
     def _error_for(
         self, error: Exception, timeout: float, shared_context: SharedContext | None = None
     ) -> InterlockError:
-        """The error for a failed handshake. The library drops the code of an error reply, so its exception class decides."""
+        """The error for a failed handshake.
+
+        The library drops the code of an error reply, so its exception class decides.
+        """
         names = [parent.__name__ for parent in type(error).__mro__]
         if "TimeoutError" in names:
             return self.timeout_error(timeout)
@@ -210,7 +231,11 @@ class Address:
         ):
             if name in names:
                 return reply_error(self.place, ErrorReply(f"{code} {said}"))
-        if "InvalidResponse" in names or "Protocol error" in said:
+        if (
+            "InvalidResponse" in names
+            or isinstance(error, (ProtocolError, MemoryError, RecursionError))
+            or "Protocol error" in said
+        ):
             return protocol_error(self.place, error)
         if "ResponseError" in names or any(word in said for word in ("DENIED", "max number of clients")):
             return reply_error(self.place, ErrorReply(said))
@@ -224,7 +249,10 @@ class Address:
 
 
 class _AsciiHost(bytes):
-    """A host as the system's lookup takes it. For a str, the lookup would load `encodings.idna`, which takes some ms."""
+    """A host as the system's lookup takes it.
+
+    For a str, the lookup would load `encodings.idna`, which takes some ms.
+    """
 
     def __str__(self) -> str:
         return self.decode()
@@ -232,7 +260,10 @@ class _AsciiHost(bytes):
 
 @cache
 def _driver_info(package: str) -> dict[str, Any]:
-    """How connections name their library to the server. By itself redis-py 8 reads its version from disk for each of them."""
+    """How connections name their library to the server.
+
+    By itself redis-py 8 reads its version from disk for each of them.
+    """
     try:
         module = import_module(f"{package}.driver_info")
     except ImportError:  # valkey-py, or an older redis-py, which reads it once
@@ -243,7 +274,8 @@ def _driver_info(package: str) -> dict[str, Any]:
 def _cause(error: Exception) -> OSError | None:
     """The system's own error, which the library wraps into its message."""
     cause = error if isinstance(error, OSError) else error.__context__
-    # Only the error that the message quotes: the context may be an unrelated error that the caller is handling.
+    # Only the error that the message quotes: the context may be an unrelated error that the caller is
+    # handling.
     if isinstance(cause, OSError) and cause.args and str(cause.args[-1]) in str(error):
         return cause
     return None
@@ -255,6 +287,7 @@ class _RoundTrips:
     def __init__(self) -> None:
         self._sent = 0.0
         self._shortest = float("inf")
+        self._stream: Any = None
 
     def sent(self) -> None:
         self._sent = time.monotonic()
@@ -267,6 +300,7 @@ class _RoundTrips:
         send, read = connection.send_packed_command, connection.read_response
 
         async def send_timed(*args: Any, **settings: Any) -> Any:
+            self._bound(connection)
             self.sent()
             return await send(*args, **settings)
 
@@ -274,13 +308,32 @@ class _RoundTrips:
             try:
                 return await read(*args, **settings)
             finally:
-                self.answered()  # an error reply counts too: old servers refuse the command that names the library
+                # An error reply counts too: old servers refuse the command that names the library.
+                self.answered()
 
         connection.send_packed_command, connection.read_response = send_timed, read_timed
+
+    def _bound(self, connection: Any) -> None:
+        """Bound what the client library reads on an event loop, once the connection has its stream."""
+        if self._stream is None:
+            self._stream = stream = connection._reader
+            feed, login = stream.feed_data, _Login()
+
+            def feed_bounded(data: bytes) -> None:
+                try:
+                    login.arrived(data)
+                except ProtocolError as error:
+                    stream.set_exception(error)
+                else:
+                    feed(data)
+
+            stream.feed_data = feed_bounded
 
     def done(self, connection: Any) -> None:
         """Restore the connection's methods, and leave the measured time on it."""
         del connection.send_packed_command, connection.read_response
+        if self._stream is not None:
+            del self._stream.feed_data
         connection.interlock_trip = self._shortest if self._shortest < float("inf") else 0.0
 
 
@@ -293,8 +346,8 @@ def round_trip(connection: Any) -> float:
 def _enter(connection: Any, trips: _RoundTrips, until: float) -> None:
     """Run the library's handshake with one deadline for all of its replies.
 
-    By itself the library gives each reply the whole time. A slow server could then hold up a renewal for several times
-    its lease, and the holder would learn of the loss too late.
+    By itself the library gives each reply the whole time. A slow server could then hold up a renewal for
+    several times its lease, and the holder would learn of the loss too late.
     """
     send, read = connection.send_packed_command, connection.read_response
 
@@ -310,13 +363,51 @@ def _enter(connection: Any, trips: _RoundTrips, until: float) -> None:
         try:
             return read(*args, **settings)
         finally:
-            trips.answered()  # an error reply counts too: old servers refuse the command that names the library
+            # An error reply counts too: old servers refuse the command that names the library.
+            trips.answered()
 
     connection.send_packed_command, connection.read_response = send_timed, read_in_time
+    sock = connection._sock
+    connection._sock = _LoginSocket(sock)
     try:
         connection.on_connect()
     finally:
+        connection._sock = sock
         trips.done(connection)
+
+
+class _Login:
+    """The bounds of what the client library reads while it logs in: a few short lines, and no array."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._end = b""
+
+    def arrived(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > LONGEST_LOGIN or LONG_ARRAY.search(self._end + data + b"\n"):
+            raise ProtocolError("the answer to the login is too long")
+        self._end = (self._end + data)[-16:]
+
+
+class _LoginSocket:
+    """The socket as the client library reads it while it logs in."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock, self._login = sock, _Login()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def recv(self, *args: Any) -> bytes:
+        data: bytes = self._sock.recv(*args)
+        self._login.arrived(data)
+        return data
+
+    def recv_into(self, buffer: Any, *args: Any) -> int:
+        size: int = self._sock.recv_into(buffer, *args)
+        self._login.arrived(bytes(memoryview(buffer)[:size]))
+        return size
 
 
 def _place(kind: str, settings: dict[str, Any]) -> str:
@@ -334,6 +425,4 @@ def _library() -> str:
         except ImportError:
             continue
         return package
-    raise StoreUnfit(
-        "a store on Redis needs the client library redis-py; install it: pip install 'interlock[redis]'"
-    )
+    raise missing("Redis", "redis-py", "redis", "redis", "hiredis")

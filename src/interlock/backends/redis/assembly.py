@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 
 MakeTransport = Callable[[Callable[[Route], Transport], WaitRuntime, Handshake, bool], Transport]
-"""Makes the transport of a deployment out of transports to single servers; the flag says whether it is the keeper's."""
+"""Makes the transport of a deployment out of transports to single servers; the flag says whether it is the
+keeper's.
+"""
 
 
 class Assembly:
-    """Makes sync or async stores over one route, with their sides for the keeper; all of them share one listener."""
+    """Makes sync or async stores over one route, with their sides for the keeper; all of them share one
+    listener.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,10 @@ class Assembly:
         runtime: Runtime,
         transport: MakeTransport,
         wanted: Callable[[Transport, Handshake], ReplicasWanted | None],
-        kinds: tuple[type[RedisStore], type[ReplicatedStore]] = (RedisStore, ReplicatedStore),
+        kinds: tuple[Callable[..., RedisStore], Callable[..., ReplicatedStore]] = (
+            RedisStore,
+            ReplicatedStore,
+        ),
         sharded: ShardedListener | None = None,
     ) -> None:
         self._route, self._keys, self._runtime = route, keys, runtime

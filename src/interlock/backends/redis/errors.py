@@ -1,17 +1,29 @@
-"""Maps what Redis, TLS and the system report to errors of ours: one sentence that names the server and says what to do."""
+"""Maps what Redis, TLS and the system report to errors of ours: one sentence that names the server and
+says what to do.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
-from interlock.backends.redis.wire.resp import ErrorReply
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply
+from interlock.backends.redis.wire.scripts import failed_commands, failed_line
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.wording import duration
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 COMMANDS = (
-    "eval evalsha exists get set incrby del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange zrangebyscore "
-    "zrevrangebyscore zcard zcount zscore zmscore time publish subscribe unsubscribe ping scan getrange"
+    "eval evalsha exists get set incrby del pttl pexpire pexpireat hget hmget hset hdel zadd zrem zrange "
+    "zrangebyscore zrevrangebyscore zcard zcount zscore zmscore time publish subscribe unsubscribe ping "
+    "scan getrange"
 )
-"""The commands that interlock runs; `ACL SETUSER name ~prefix* &* +...` must allow them."""
+"""The commands that interlock runs. docs/backends/redis.md names the keys and channels that an ACL must
+allow as well.
+"""
 
 TOO_OLD = "lacks a command that locks need; it must speak as Redis 6.2 does, or later"
 NO_SHARDED_CHANNELS = "has no sharded channels; use Redis 7 or later, or leave notices=sharded out of the URL"
@@ -19,32 +31,41 @@ NEEDS_PASSWORD = "wants a password; name it in the URL: redis://:password@host o
 MOVING = (
     "is moving these keys to another node; try again in a moment, or end the move: redis-cli --cluster fix"
 )
+WHAT_IS_NEEDED = "do what locks need"
 NO_RIGHT = (
-    "does not let this user do what locks need; allow it to touch the names and channels, and to run: "
-    + COMMANDS
+    f"does not let this user {WHAT_IS_NEEDED}; allow it to touch the names and channels, and to run: "
+    f"{COMMANDS}"
+)
+NO_VOTES = (
+    "keeps its votes under the key \\x1fquorum, behind the prefix, and something else is there, perhaps of "
+    "an earlier version; delete that key while no lock is held"
+)
+NOT_OURS = (
+    "has something that is no lock of interlock under this name, left as it is; if it is a lock of Redisson "
+    "(a hash), a prefix would give two locks that do not exclude each other, so let all programs use the "
+    "same library; if it is something else, use a prefix of your own"
 )
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
-# A word of the reply -> whether waiting may help, and the message. The first match counts. Redis 6 wraps the errors of
-# scripts in a sentence of its own, so the code is not always the first word.
+# A word of the reply -> whether waiting may help, and the message. The first match counts. Redis 6 wraps the
+# errors of scripts in a sentence of its own, so the code is not always the first word.
 SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("NOAUTH", False, NEEDS_PASSWORD),
     ("unauthenticated", False, NEEDS_PASSWORD),  # before login a server accepts few arguments
     ("WRONGPASS", False, "refuses this user name and password; check the URL, and ACL LIST on the server"),
     ("NOPERM", False, NO_RIGHT),
     ("The user executing the script", False, NO_RIGHT),  # how Redis 7 words it for commands within a script
-    (
-        "WRONGTYPE",
-        False,
-        "has something that is no lock under this name, left as it is; use a prefix of your own",
-    ),
+    ("WRONGTYPE", False, NOT_OURS),
     ("LOADING", True, "is still loading its data; try again in a moment"),
     ("BUSY ", True, "is busy with a script of somebody's; end it with SCRIPT KILL, or wait"),
     ("MASTERDOWN", True, "is a replica that has lost its master; wait for the failover, or name the master"),
     (
         "CLUSTERDOWN",
         True,
-        "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli --cluster check",
+        (
+            "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli --cluster "
+            "check"
+        ),
     ),
     ("TRYAGAIN", True, MOVING),
     ("ASK ", True, MOVING),
@@ -96,10 +117,20 @@ NO_TLS = (
 
 
 def reply_error(place: str, failure: ErrorReply) -> InterlockError:
-    """The error for an error reply."""
+    """The error for an error reply.
+
+    Redis does not say which command of a script this user may not run, or which key has the wrong type, but
+    in which line of the script that is.
+    """
     text = failure.text
     for word, passing, sentence in SENTENCES:
         if word in text:
+            if sentence is NO_RIGHT and (commands := failed_commands(text)):
+                sentence = NO_RIGHT.replace(
+                    WHAT_IS_NEEDED, f"run {' or '.join(commands)}, which locks need", 1
+                )
+            elif sentence is NOT_OURS and "quorum" in failed_line(text):
+                sentence = NO_VOTES
             message = f"{place} {sentence} (it says: {_short(text)})"
             return StoreUnavailable(message) if passing else StoreUnfit(message)
     return StoreUnavailable(f"{place} refused: {_short(text)}")
@@ -133,7 +164,8 @@ def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
         return StoreUnavailable(f"{place}: TLS failed ({why}); {advice}")
     if "gaierror" in kinds:
         return StoreUnavailable(
-            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this machine"
+            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
+            "machine"
         )
     if tls and isinstance(error, (FileNotFoundError, PermissionError)):
         return StoreUnfit(f"{place}: {FILES} ({said})")
@@ -146,11 +178,31 @@ def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
 
 def timeout_error(place: str, timeout: float, *reasons: str) -> StoreUnavailable:
     likely = ["it may be stopped", "busy with a slow command", *reasons]
-    return StoreUnavailable(f"{place} did not answer within {timeout:.3g} s; {', '.join(likely)}, or cut off")
+    return StoreUnavailable(
+        f"{place} did not answer within {duration(timeout)}; {', '.join(likely)}, or cut off"
+    )
 
 
 def protocol_error(place: str, error: Exception) -> StoreUnfit:
     return StoreUnfit(f"{place} does not speak the protocol of Redis ({error}); check host, port and TLS")
+
+
+def unexpected_answer(place: str, error: Exception) -> StoreUnfit:
+    """The error for a reply that no command or script of ours has: it has another type, or other parts."""
+    return StoreUnfit(
+        f"{place} gave an answer that interlock does not understand ({type(error).__name__}: "
+        f"{_short(str(error))}); is it a Redis server, and does another program use the same names?"
+    )
+
+
+def understood(place: str, read: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
+    """What `read` makes of a reply; an error of ours if the reply is not of the shape that it takes apart."""
+    try:
+        return read(*args, **settings)
+    except InterlockError:
+        raise
+    except MALFORMED as error:
+        raise unexpected_answer(place, error) from error
 
 
 def _short(text: str) -> str:
@@ -158,7 +210,8 @@ def _short(text: str) -> str:
 
 
 def merged_error(before: StoreUnavailable | None, error: StoreUnavailable) -> StoreUnavailable:
-    """The error for a request after one more attempt. Once it may have arrived, it never counts as unsent again.
+    """The error for a request after one more attempt. Once it may have arrived, it never counts as unsent
+    again.
 
     Otherwise nobody would take back the claim that it made, and all others would wait until its ttl ends.
     """

@@ -21,7 +21,10 @@ from interlock.ports import CONNECT_TIMEOUT, Runtime
 def open_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> RedisStore:
-    """The store at `redis://`, `rediss://` or `unix://`; `?prefix=` is put before every key. Connects when used."""
+    """The store at `redis://`, `rediss://` or `unix://`; `?prefix=` is put before every key.
+
+    Connects when used.
+    """
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
     if parts.scheme != "unix":
@@ -33,8 +36,8 @@ def open_url(
     prefix, replicas, rest = options(parts)
     if isinstance(replicas, str):
         raise InvalidURL(
-            f"replicas={replicas}: one server does not know how many replicas it should have; say a number, or "
-            "name its sentinels, redis+sentinel://, or its Cluster, redis+cluster://"
+            f"replicas={replicas}: one server does not know how many replicas it should have; say a number, "
+            "or name its sentinels, redis+sentinel://, or its Cluster, redis+cluster://"
         )
     # Put together by hand: the standard library writes unix:/path, without the slashes.
     url = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
@@ -45,7 +48,9 @@ def open_url(
 def open_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> RedisStore:
-    """The store on the server of a redis-py or valkey-py client, sync or async, over connections of its own."""
+    """The store on the server of a redis-py or valkey-py client, sync or async, over connections of its
+    own.
+    """
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         from interlock.backends.redis.sentinel.open import (
             open_sentinel_client,  # here: most clients need neither
@@ -66,9 +71,9 @@ def open_client(
 def open_address(
     address: Address, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: int | None = None
 ) -> RedisStore:
-    """The store on one server; `replicas` of its replicas must confirm each grant."""
+    """The store on one server; `replicas` of its replicas must confirm each grant and renewal."""
 
-    async def wanted(request: bytes, timeout: float) -> int:
+    async def wanted(request: bytes, timeout: float, known: bool) -> int:
         return replicas or 0
 
     def transport(

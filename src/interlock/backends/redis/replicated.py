@@ -1,33 +1,44 @@
-"""A store whose grants count only once enough replicas have them (`replicas=`): WAIT, on the connection of the claim.
+"""A store whose grants and renewals count only once enough replicas have them (`replicas=`): WAIT, on the
+connection of the write.
 
-If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks again under
-the same id, which waits for the replicas again, or gives up and takes its claim back. This promises that a
-failover to any replica that confirmed keeps the grant. It does not promise that Redis promotes such a replica.
+If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks
+again under the same id, which waits for the replicas again, or gives up and takes its claim back. This
+promises that a failover to any replica that confirmed keeps the grant. It does not promise that Redis
+promotes such a replica.
+
+If too few confirm a renewal, it counts as unanswered, and the lease ends by its own clock. Otherwise a holder
+that is cut off together with its master would hold on, while another is granted the lock by the replica that
+was promoted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, cast
 
 from interlock.backends.redis.address import Route
-from interlock.backends.redis.errors import reply_error
+from interlock.backends.redis.errors import reply_error, understood
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.backends.redis.wire.scripts import Call
 from interlock.errors import InvalidURL, StoreUnavailable
-from interlock.model import Busy, Claim, ClaimAnswer, Granted
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.ports import IO_TIMEOUT
 
 MOST = 16  # connections that may wait for replicas at the same time
 TICK = 0.15  # seconds by which WAIT may return late
-LONGEST = 1.0  # seconds that replicas may take to confirm a grant
+LONGEST = 1.0  # seconds that replicas may take to confirm a grant or a renewal
 
 Replicas = int | Literal["majority", "all"]
-ReplicasWanted = Callable[[bytes, float], Awaitable[int]]
-"""Tells how many replicas must confirm the grant that a request asks for, within a number of seconds."""
+ReplicasWanted = Callable[[bytes, float, bool], Awaitable[int]]
+"""Tells how many replicas must confirm the write that a request asks for, within a number of seconds.
+
+If the flag is set, the number of replicas that was counted last will do, unless none was: a renewal does not
+wait for a count.
+"""
 
 
 class TooFewReplicas(Exception):
@@ -36,6 +47,32 @@ class TooFewReplicas(Exception):
     def __init__(self, reply: Any, confirmed: int, wanted: int) -> None:
         super().__init__(confirmed, wanted)
         self.reply, self.confirmed, self.wanted = reply, confirmed, wanted
+
+
+def wait_command(wanted: int, seconds: float) -> bytes:
+    """The command that waits until so many replicas have what its connection wrote before."""
+    return command(b"WAIT", b"%d" % wanted, packing.millis(seconds))
+
+
+def renewal_patience(timeout: float) -> float:
+    """Seconds that replicas may take to confirm renewals which must be answered in `timeout` seconds."""
+    return min(LONGEST, max(0.01, timeout - TICK))  # Redis checks the timeout of WAIT only ten times a second
+
+
+def unconfirmed(
+    renewals: Sequence[Renewal], answers: Sequence[RenewAnswer], confirmed: int, wanted: int
+) -> list[RenewAnswer]:
+    """The answers to renewals that too few replicas have: no holder gains time by them.
+
+    A place in a queue has no deadline.
+    """
+    why = f"{confirmed} of the {wanted} replicas wanted confirmed the renewal in time"
+    return [
+        NoAnswer(f"{renewal.resource}: {why}")
+        if isinstance(answer, Renewed) and not renewal.waiting
+        else answer
+        for renewal, answer in zip(renewals, answers, strict=True)
+    ]
 
 
 def checked_replicas(text: str) -> Replicas:
@@ -57,12 +94,14 @@ def enough(wanted: Replicas, replicas: int) -> int:
 
 
 class ReplicatedStore(RedisStore):
-    """Claims that count only once enough replicas have them."""
+    """Claims and renewals that count only once enough replicas have them."""
 
     _replicated = True
 
     def replicate(self, wanted: ReplicasWanted, wait_transport: Transport) -> None:
-        """Set, before first use, how many replicas must confirm, and the transport for requests that wait for them."""
+        """Set, before first use, how many replicas must confirm, and the transport for requests that wait
+        for them.
+        """
         self._wanted = wanted
         self._wait_transport = wait_transport
 
@@ -71,34 +110,58 @@ class ReplicatedStore(RedisStore):
             return await super().claim(claim, timeout)
         except TooFewReplicas as short:
             if not isinstance(short.reply, int):
-                self._notify(packing.claim_answer(claim, short.reply)[-1])
-            # The claim is not released here: the release could arrive after the caller has asked again, and end that
-            # grant. A caller that asks again waits for the replicas again; one that gives up takes the claim back.
+                self._notify(understood(self._place, packing.claim_answer, claim, short.reply)[-1])
+            # The claim is not released here: the release could arrive after the caller has asked again, and
+            # end that grant. A caller that asks again waits for the replicas again; one that gives up takes
+            # the claim back.
             raise StoreUnavailable(
-                f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the grant in "
-                f"time, so it does not count and is taken back; see INFO replication on {self._place}"
+                f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the "
+                "grant in time, so it does not count and is taken back; see INFO replication on "
+                f"{self._place}"
             ) from None
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        """Wait as every store does, but return no grant: the caller claims again, so that replicas confirm it."""
+        """Wait as every store does, but return no grant: the caller claims again, so that replicas confirm
+        it.
+        """
         await super().wait(claim, busy, timeout)
         return None
 
     async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
-        began = self._runtime.now()
-        wanted = await self._wanted(call.by_hash + body, timeout)
-        timeout = max(0.001, timeout - (self._runtime.now() - began))
-        # Half of the time, so that the claim can be taken back; and Redis checks this timeout only ten times a second.
+        until = self._runtime.now() + timeout
+        wanted = await self._wanted(call.by_hash + body, timeout, False)
+        timeout = max(0.001, until - self._runtime.now())
+        # Half of the time, so that the claim can be taken back; and Redis checks this timeout only ten times
+        # a second.
         patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
-        wait = command(b"WAIT", b"%d" % wanted, packing.millis(patience))
+        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, patience)
+        if understood(self._place, _too_few, reply, confirmed, wanted):
+            raise TooFewReplicas(reply, confirmed, wanted)
+        return reply
+
+    async def _run_and_wait(
+        self, call: Call, body: bytes, timeout: float, wanted: int, patience: float
+    ) -> tuple[Any, int]:
+        """Run a script, and return its reply and how many replicas have what it wrote."""
+        wait = wait_command(wanted, patience)
         reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2)
         if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT":
             reply, confirmed = await self._wait_transport.ask(call.with_source + body + wait, timeout, 2)
         if failures := [answer for answer in (reply, confirmed) if isinstance(answer, ErrorReply)]:
             raise reply_error(self._place, failures[0])
-        if _granted(reply) and confirmed < wanted:
-            raise TooFewReplicas(reply, confirmed, wanted)
-        return reply
+        return reply, understood(self._place, int, confirmed)
+
+    async def _renew_batch(
+        self, batch: list[Renewal], call: Call, body: bytes, timeout: float
+    ) -> list[RenewAnswer]:
+        if all(renewal.waiting for renewal in batch):
+            return await super()._renew_batch(batch, call, body, timeout)
+        until = self._runtime.now() + timeout
+        wanted = await self._wanted(call.by_hash + body, timeout, True)
+        timeout = max(0.001, until - self._runtime.now())
+        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, renewal_patience(timeout))
+        answers = understood(self._place, self._renewed, batch, reply)
+        return answers if confirmed >= wanted else unconfirmed(batch, answers, confirmed, wanted)
 
     def after_fork(self) -> None:
         super().after_fork()
@@ -109,8 +172,9 @@ class ReplicatedStore(RedisStore):
         await super().close()
 
 
-def _granted(reply: Any) -> bool:
-    return isinstance(reply, int) or bool(reply[0] == 1)
+def _too_few(reply: Any, confirmed: int, wanted: int) -> bool:
+    """Whether it is a grant, and too few replicas have confirmed it."""
+    return (isinstance(reply, int) or bool(reply[0] == 1)) and confirmed < wanted
 
 
 class WaitTransport:
@@ -121,13 +185,23 @@ class WaitTransport:
         self._load: dict[Transport, int] = {}  # requests under way on each
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
+        with self._least_loaded() as transport:
+            return await transport.ask(request, timeout, replies, again)
+
+    async def ask_all(self, requests: Any, timeout: float, confirm: Any) -> Any:
+        """As that of a Cluster's router, of which these transports are then made."""
+        with self._least_loaded() as transport:
+            return await cast(Any, transport).ask_all(requests, timeout, confirm)
+
+    @contextmanager
+    def _least_loaded(self) -> Iterator[Transport]:
         transport = min(self._load, key=self._load.__getitem__, default=None)
         if transport is None or (self._load[transport] and len(self._load) < MOST):
             transport = self._make()
             self._load[transport] = 0
         self._load[transport] += 1
         try:
-            return await transport.ask(request, timeout, replies, again)
+            yield transport
         finally:
             self._load[transport] -= 1
 

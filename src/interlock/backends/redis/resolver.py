@@ -1,8 +1,8 @@
 """Looks host names up on a separate thread, because the system's lookup has no deadline.
 
-While the resolver is down, a lookup takes half a minute by default. A client that reconnects to one node of a quorum
-would miss its renewals on all the others. An event loop has a few threads for lookups, but abandoned ones would keep
-them from everybody else and delay the end of the loop.
+While the resolver is down, a lookup takes half a minute by default. A client that reconnects to one node of a
+quorum would miss its renewals on all the others. An event loop has a few threads for lookups, but abandoned
+ones would keep them from everybody else and delay the end of the loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class ConnectionAttempt:
         return not self._thread.is_alive()
 
     def result(self, timeout: float) -> Any:
-        """The connection; `TimeoutError` if it takes longer. After an interruption the result is thrown away."""
+        """The connection; `TimeoutError` if it takes longer.
+
+        After an interruption the result is thrown away.
+        """
         try:
             self._thread.join(timeout)
         finally:
@@ -122,7 +125,10 @@ _lookups: dict[str, HostLookup] = {}
 
 
 async def looked_up(host: str, timeout: float) -> None:
-    """Return once the system has answered for the host; `TimeoutError` if it takes longer. Tasks share one lookup."""
+    """Return once the system has answered for the host; `TimeoutError` if it takes longer.
+
+    Tasks share one lookup.
+    """
     import asyncio
 
     lookup = _lookups.get(host)
@@ -135,7 +141,9 @@ async def looked_up(host: str, timeout: float) -> None:
 
 
 async def on_thread(call: Callable[[], object], timeout: float) -> None:
-    """Run a blocking call on a thread of its own, and raise what it raises; `TimeoutError` if it takes longer."""
+    """Run a blocking call on a thread of its own, and raise what it raises; `TimeoutError` if it takes
+    longer.
+    """
     import asyncio
 
     loop = asyncio.get_running_loop()

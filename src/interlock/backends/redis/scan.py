@@ -1,8 +1,8 @@
 """Lists resources with SCAN, step by step, so that the server is never held up however many keys it has.
 
 Redis keeps no index of locks, and an index of ours would cost every lock two writes. A string key is a lock
-of ours if its value has our format. Another program's lock looks like any other string, and is listed only if a claim of
-ours waits for it.
+of ours if its value has our format. Another program's lock looks like any other string, and is listed only if
+a claim of ours waits for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from interlock.backends.redis.wire.resp import ErrorReply, command
 
 STEP = b"500"  # keys that the server visits in one step
 PEEK = b"1023"  # bytes of a value that show whether it is ours
+MOST_STEPS = 2**22  # two billion keys; a server that names a new cursor for ever would keep us for ever
+MOST_REPEATED = 1000  # steps that may lead to a cursor that was there before
 KEPT = 2.0  # seconds for which the next page comes from the same scan
 
 Ask = Callable[..., Awaitable[Any]]
@@ -58,7 +60,8 @@ class ResourceScan:
             named = [(key, name) for key, name in names if name is not None]
             if not named:
                 continue
-            # PING comes first so that there are several replies, which come as a list; a single reply would not.
+            # PING comes first so that there are several replies, which come as a list; a single reply would
+            # not.
             request = b"".join([command(b"GETRANGE", key, b"0", PEEK) for key, _ in named])
             _, *values = await ask(command(b"PING") + request, 1 + len(named))
             for (_, name), value in zip(named, values, strict=True):
@@ -67,15 +70,33 @@ class ResourceScan:
         return found
 
 
+class Cursors:
+    """The cursors of one scan, which must come to an end."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes | str] = set()
+        self._steps = 0
+
+    def follow(self, cursor: bytes | str) -> None:
+        """ValueError if the scan has been going on for too long, or in a circle."""
+        self._seen.add(cursor)
+        self._steps += 1
+        # A server that shrinks its table goes back a little, so a cursor may come again; but not all the
+        # time.
+        if self._steps >= MOST_STEPS or self._steps - len(self._seen) > MOST_REPEATED:
+            raise ValueError("SCAN comes to no end")
+
+
 async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[bytes]]:
-    """The matching keys, step by step; a key may come twice."""
-    cursor = b"0"
+    """The matching keys, step by step; a key may come twice. ValueError if the steps come to no end."""
+    cursor, cursors = b"0", Cursors()
     while True:
         cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, *only))
         if keys:
             yield keys
         if cursor == b"0":
             return
+        cursors.follow(cursor)
 
 
 def literally(text: bytes) -> bytes:

@@ -1,14 +1,17 @@
-"""The store port over one Redis server. The scripts decide about claims; `pubsub.listener` receives grants."""
+"""The store port over one Redis server.
+
+The scripts decide about claims; `pubsub.listener` receives grants.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.redis.errors import reply_error
+from interlock.backends.redis.errors import reply_error, understood, unexpected_answer
 from interlock.backends.redis.pubsub.listener import AGAIN, Listener
 from interlock.backends.redis.pubsub.publishing import PublishRight
 from interlock.backends.redis.pubsub.waiters import NoListenerThread, queue
@@ -16,7 +19,7 @@ from interlock.backends.redis.scan import Ask, ResourceScan
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
-from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, bulk, command
 from interlock.backends.redis.wire.scripts import (
     CLAIM,
     CLAIM_PLACE,
@@ -31,7 +34,7 @@ from interlock.backends.redis.wire.scripts import (
     WRITE,
     Call,
 )
-from interlock.errors import StoreUnavailable, Unreached
+from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.model import (
     Busy,
     Claim,
@@ -60,6 +63,11 @@ TRAITS = Traits(
     two_holders=(
         "the server loses its memory (restart without AOF, FLUSHALL, eviction)",
         "failover to a replica that missed the write",
+        (
+            "a master is replaced while it is cut off with some of its clients: for up to two ttls behind "
+            "Sentinel, 1.5 times cluster-node-timeout and a ttl on a Cluster, until it stops at a single "
+            "address; with replicas=majority not at all, unless enough replicas are on its side"
+        ),
         "the server's clock jumps forward",
     ),
     min_ttl=0.01,
@@ -98,7 +106,8 @@ class RedisStore(StoreDefaults):
         self._keeper_side: RedisStore | None = None  # that side; None if this is it, or before it is made
         self._scan = ResourceScan(keys)
         self._doubt_callbacks: list[Callable[[], None]] = []
-        # Waiting claims by id: the subscription under which they asked, and the token of their place in the queue.
+        # Waiting claims by id: the subscription under which they asked, and the token of their place in the
+        # queue.
         self._places: dict[str, tuple[int, int]] = {}
         # Ids of claims with an unanswered request, which may be under way for long.
         self._unanswered: dict[str, None] = {}
@@ -110,7 +119,8 @@ class RedisStore(StoreDefaults):
         return f"<{type(self).__name__} {self._place}>"
 
     async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
-        """Run a script that may admit waiters of ours. If its reply is lost, they are woken to ask for themselves.
+        """Run a script that may admit waiters of ours. If its reply is lost, they are woken to ask for
+        themselves.
 
         The script is never sent twice from here: a second reply could not tell who removed the claim.
         """
@@ -125,15 +135,19 @@ class RedisStore(StoreDefaults):
             self._listener.recheck(queue(resource))
             raise
 
-    async def _run(self, call: Call, body: bytes, timeout: float) -> Any:
+    async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
         """Run a script in one round trip, or in two if the server does not know it yet."""
-        reply = await self._transport.ask(call.by_hash + body, timeout)
-        return await self._run_with_source(call, body, timeout, reply) if type(reply) is ErrorReply else reply
+        reply = await self._transport.ask(call.by_hash + body, timeout, 1, again)
+        if type(reply) is ErrorReply:
+            return await self._run_with_source(call, body, timeout, reply, again)
+        return reply
 
     async def _run_with_source(
         self, call: Call, body: bytes, timeout: float, failure: ErrorReply, again: bool = True
     ) -> Any:
-        """Run a script with its source if the server does not know it; raise the error for any other error reply."""
+        """Run a script with its source if the server does not know it; raise the error for any other error
+        reply.
+        """
         if failure.code == "NOSCRIPT":
             reply = await self._transport.ask(call.with_source + body, timeout, 1, again)
             if type(reply) is not ErrorReply:
@@ -162,7 +176,7 @@ class RedisStore(StoreDefaults):
             reply = await self._run_with_source(call, body, timeout, reply)
         if type(reply) is int:
             return Granted(reply, claim.ttl)
-        answer, place, told = packing.claim_answer(claim, reply)
+        answer, place, told = understood(self._place, packing.claim_answer, claim, reply)
         if told:
             self._notify(told)
         if place:
@@ -182,6 +196,9 @@ class RedisStore(StoreDefaults):
 
     def _notify(self, told: Sequence[Any]) -> None:
         """Deliver the grants in a script's reply. An empty id says that the script could not publish."""
+        understood(self._place, self._deliver, told)
+
+    def _deliver(self, told: Sequence[Any]) -> None:
         if b"" in told:
             self._publish_right.denied()
             pairs = zip(told[::2], told[1::2], strict=True)
@@ -213,8 +230,13 @@ class RedisStore(StoreDefaults):
         finally:
             listener.forget(signal, *topics)
         token = listener.take_token(id)
-        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
-        return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
+        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this
+        # place.
+        if not token or token != place or busy is None:
+            return None
+        # Somebody else may have sent the message: it counts until the first renewal, which the keeper sends
+        # at once.
+        return Granted(token, claim.place_ttl, unconfirmed=True)
 
     async def _stands(self, claim: Claim, timeout: float) -> bool:
         body = self._keys.claim_keys(claim.resource) + bulk(claim.id.encode())
@@ -235,10 +257,16 @@ class RedisStore(StoreDefaults):
                 self._keys, batch, self._listener.subscription_of(batch[0].resource)[0]
             )
             call = RENEW.call(4 * len(batch), 1 + 4 * len(batch))
-            answers += self._renewed(
-                batch, await self._run(call, body, max(0.001, until - self._runtime.now()))
-            )
+            left = max(0.001, until - self._runtime.now())
+            answers += await self._renew_batch(batch, call, body, left)
         return answers
+
+    async def _renew_batch(
+        self, batch: list[Renewal], call: Call, body: bytes, timeout: float
+    ) -> list[RenewAnswer]:
+        """The answers to the renewals of one script."""
+        reply = await self._run(call, body, timeout)
+        return understood(self._place, self._renewed, batch, reply)
 
     def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
         """The answers in one script's reply. Waiters that were admitted or removed are woken to ask again."""
@@ -273,11 +301,17 @@ class RedisStore(StoreDefaults):
             listener.claim_removed(name)
         if type(reply) is int:
             return reply == 1
-        self._notify(reply[1:])
-        return bool(reply[0] == 1)
+        return understood(self._place, self._released, reply)
+
+    def _released(self, reply: Any) -> bool:
+        removed, *told = reply
+        self._deliver(told)
+        return bool(removed == 1)
 
     def _release_known(self, id: str, linger: float, body: bytes) -> tuple[Call, bytes]:
-        """The request with what we know of the claim: its place, and whether requests for it may still arrive."""
+        """The request with what we know of the claim: its place, and whether requests for it may still
+        arrive.
+        """
         body += bulk(packing.millis(linger) if linger > 0 else b"0")
         known = self._places.get(id)
         place = bulk(b"%d" % (known[1] if known else 0))
@@ -289,11 +323,17 @@ class RedisStore(StoreDefaults):
         body = self._keys.claim_keys(resource) + bulk(self._listener.subscription_of(resource)[0])
         body += bulk(b"" if limit is None else b"%d" % limit)
         reply = await self._run(INSPECT, body, timeout)
+        found = understood(self._place, packing.queue, resource, reply)
         self._notify(reply[2])
-        return packing.queue(resource, reply)
+        return found
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        names = await self._scan.names_after(self._servers, prefix, after)
+        try:
+            names = await self._scan.names_after(self._servers, prefix, after)
+        except InterlockError:
+            raise
+        except MALFORMED as error:
+            raise unexpected_answer(self._place, error) from error
         found: list[str] = []
         for name, sure in names:
             if len(found) >= limit:
@@ -322,7 +362,7 @@ class RedisStore(StoreDefaults):
         upto = b""
         while True:
             reply = await self._run_once(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
-            some, told, upto = packing.evicted(resource, reply)
+            some, told, upto = understood(self._place, packing.evicted, resource, reply)
             self._notify(told)
             met += some
             if not upto:
@@ -337,7 +377,7 @@ class RedisStore(StoreDefaults):
         reply = await self._transport.ask(command(b"GET", self._keys.register(name)), timeout)
         if isinstance(reply, ErrorReply):
             raise reply_error(self._place, reply)
-        return packing.versioned(reply)
+        return understood(self._place, packing.versioned, reply)
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
@@ -349,11 +389,11 @@ class RedisStore(StoreDefaults):
             packing.millis(REMEMBERED),
         )
         body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
-        reply: Any = await self._run(WRITE, body, timeout)
-        written: int = reply
-        if isinstance(reply, list):
+        # Sent once: whoever repeats it must know that the first copy may have counted. See `Cell._write`.
+        reply = await self._run(WRITE, body, timeout, again=False)
+        written, told = understood(self._place, packing.written, reply)
+        if not told:
             self._publish_right.denied()
-            written = cast(list[int], reply)[0]
         return Versioned(value, written) if written else None
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:

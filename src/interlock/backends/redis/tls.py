@@ -1,8 +1,8 @@
 """TLS contexts, made once for all connections with the same settings.
 
-The library would read all certificate authorities of the machine for each connection. That takes 25 ms, which on an event
-loop delays every task, and the first lock on five servers makes ten connections within half a second. A context is
-used until TLS fails, because the files may have been replaced by then.
+The library would read all certificate authorities of the machine for each connection. That takes 25 ms, which
+on an event loop delays every task, and the first lock on five servers makes ten connections within half a
+second. A context is used until TLS fails, because the files may have been replaced by then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 from interlock.errors import StoreUnfit
 
-FRESH = 1.0  # seconds for which files are not read again: five nodes with unknown certificates need one read, not five
+# Seconds for which files are not read again: five nodes with unknown certificates need one read, not five.
+FRESH = 1.0
 
 # By settings: the object that makes the context, the same one each time, and when it was read.
 _read: dict[tuple[object, ...], tuple[Any, float]] = {}
@@ -57,7 +58,10 @@ class SharedContext:
             connection.ssl_context = kept[0]
 
     def _maker(self, place: str, settings: dict[str, Any]) -> Any:
-        """Makes the context. Only the library's asyncio connections keep theirs, and they may know fewer settings."""
+        """Makes the context.
+
+        Only the library's asyncio connections keep theirs, and they may know fewer settings.
+        """
         kind = import_module(f"{self._package}.asyncio.connection").SSLConnection
         try:
             known = accepted_options(place, kind, settings)
@@ -85,13 +89,16 @@ def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
 
 
 def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that this class of connections accepts; those of a sync client may not fit async ones, or vice versa."""
+    """The settings that this class of connections accepts; those of a sync client may not fit async ones,
+    or vice versa.
+    """
     known = _known(kind)
     strange = [name for name in settings if name.startswith("ssl") and name not in known]
     for name in strange:
         if settings[name]:  # to leave it out would make a connection less safe than its owner wants
             raise StoreUnfit(
-                f"{place}: {name} is not for connections of {kind.__module__}; leave it out, or use the other face"
+                f"{place}: {name} is not for connections of {kind.__module__}; leave it out, or use the "
+                "other face"
             )
     return {name: value for name, value in settings.items() if name not in strange}
 

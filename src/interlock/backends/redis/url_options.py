@@ -26,7 +26,7 @@ def options(parts: SplitResult) -> tuple[str, Replicas | None, str]:
 
 def check_database(parts: SplitResult, database: str) -> None:
     if database and not database.isdecimal():
-        raise InvalidURL(f"{parts.scheme}://.../{database}: a database of Redis is a number, such as 0")
+        raise InvalidURL(f"{parts.scheme}://: a database of Redis is a number, such as 0")
 
 
 def host_and_port(parts: SplitResult, text: str, port: int) -> tuple[str, int]:
@@ -34,4 +34,4 @@ def host_and_port(parts: SplitResult, text: str, port: int) -> tuple[str, int]:
         host = urlsplit(f"//{text}")
         return host.hostname or "localhost", host.port or port
     except ValueError:
-        raise InvalidURL(f"{parts.scheme}://{text}: {MISSPELT}") from None
+        raise InvalidURL(f"{parts.scheme}://: {MISSPELT}") from None

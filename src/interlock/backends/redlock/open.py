@@ -1,4 +1,6 @@
-"""Opens a store on a quorum of independent servers: from one URL, from several, or from the user's own clients."""
+"""Opens a store on a quorum of independent servers: from one URL, from several, or from the user's own
+clients.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ NODE_TIMEOUT = 0.05  # seconds a node may take before requests no longer wait fo
 def open_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> RedlockStore:
-    """The store at `redlock://host:port,host:port,host:port/db`, or `redlocks://` with TLS. Connects when used."""
+    """The store at `redlock://host:port,host:port,host:port/db`, or `redlocks://` with TLS.
+
+    Connects when used.
+    """
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
     database = parts.path.strip("/")
     if database and not database.isdecimal():
-        raise InvalidURL(f"{parts.scheme}://.../{database}: a database of Redis is a number, such as 0")
+        raise InvalidURL(f"{parts.scheme}://: a database of Redis is a number, such as 0")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix, patience = options.pop("prefix", ""), _node_timeout(options.pop("node_timeout", None))
     credentials, at, hosts = parts.netloc.rpartition("@")
@@ -53,7 +58,9 @@ def open_nodes(
     asynchronous: bool,
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> RedlockStore:
-    """The store on several servers, each named by a URL (redis://, rediss://, unix://) or by a user's client."""
+    """The store on several servers, each named by a URL (redis://, rediss://, unix://) or by a user's
+    client.
+    """
     addresses: list[Address] = []
     prefixes: set[str] = set()
     for node in nodes:
@@ -63,8 +70,8 @@ def open_nodes(
             continue
         try:
             parts = urlsplit(node)
-        except ValueError as error:
-            raise InvalidURL(f"{node.partition('://')[0]}://: {error}") from None
+        except ValueError:
+            raise InvalidURL(f"a URL of a node: {MISSPELT}") from None
         options = parse_qsl(parts.query, keep_blank_values=True)
         prefixes.add(dict(options).get("prefix", ""))
         rest = urlencode([(name, value) for name, value in options if name != "prefix"])
@@ -79,8 +86,8 @@ def open_nodes(
 def _of_client(client: Any, connect_timeout: float) -> Address:
     if hasattr(getattr(client, "connection_pool", None), "sentinel_manager"):
         raise Unsupported(
-            "a node of a quorum is always the same server, but a client made by Sentinel moves to another after a failover; "
-            "give connect a client of each server, or this one alone"
+            "a node of a quorum is always the same server, but a client made by Sentinel moves to another "
+            "after a failover; give connect a client of each server, or this one alone"
         )
     return Address.of_client(client, connect_timeout)
 
@@ -102,7 +109,7 @@ def _checked(parts: SplitResult, host: str) -> str:
         named = urlsplit(f"//{host}")
         _ = named.port
     except ValueError:
-        raise InvalidURL(f"{parts.scheme}://{host}: {MISSPELT}") from None
+        raise InvalidURL(f"{parts.scheme}://: {MISSPELT}") from None
     if not named.hostname:
         raise InvalidURL(
             f"{parts.scheme}:// names its nodes: {parts.scheme}://host1:6379,host2:6379,host3:6379"
@@ -118,7 +125,10 @@ def open_addresses(
     *,
     asynchronous: bool,
 ) -> RedlockStore:
-    """The store on these servers. The keeper gets a store of its own over them, and an asyncio store has a blocking twin."""
+    """The store on these servers.
+
+    The keeper gets a store of its own over them, and an asyncio store has a blocking twin.
+    """
     places = [address.place for address in addresses]
     _check_independent(places)
     members, packing = Membership(places), Packing(prefix)

@@ -1,7 +1,7 @@
 """Asking the nodes: which of them a request waits for, and for how long.
 
-A node that does not answer in time is marked as away, and no caller waits for it again. `algorithm.recovery` brings it back,
-beside the callers.
+A node that does not answer in time is marked as away, and no caller waits for it again. `algorithm.recovery`
+brings it back, beside the callers.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from interlock.backends.kit.connect_pace import does_not_wait, time_to_reconnect
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.transport.interface import QuorumTransport
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.patience import FOR_EVER, Limits
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.ports import CONNECT_TIMEOUT, IO_TIMEOUT
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 ROUND = 2.0
 """Seconds within which a round must be over to count, for every client alike.
 
-A node that lost its memory waits longer than this before the other nodes are asked what they know: by then they know of
-every grant that counted its vote."""
+A node that lost its memory waits longer than this before the other nodes are asked what they know: by then
+they know of every grant that counted its vote.
+"""
 
+CONNECTING = 4  # round trips that connecting takes: TCP, TLS, and the login
 STRETCH = 10  # a round waits for this many node timeouts while fewer than a majority have answered
 
 
@@ -67,11 +70,19 @@ class Quorum:
         return Limits(min(timeout, self.node_timeout), longest, least, self.connect_timeout, timeout)
 
     def once_connected(self, timeout: float) -> Limits:
-        """For requests whose timeout counts neither the time to connect nor one round trip."""
-        if timeout >= self.longest:
+        """For requests whose timeout counts neither the first time that a majority is connected to nor one
+        round trip.
+        """
+        if timeout >= IO_TIMEOUT:
             return self._usual
         least = self.members.majority
-        return Limits(min(timeout, self.node_timeout), timeout, least, self.connect_timeout, hurried=True)
+        connecting, total, trip = self.connect_timeout, FOR_EVER, self.transport.round_trip(least)
+        if trip:  # a majority was connected to before
+            connecting = min(connecting, time_to_reconnect(timeout, CONNECTING * trip))
+            if not does_not_wait(timeout):
+                total = connecting
+        longest, hurried = min(timeout, self.longest), timeout < self.longest
+        return Limits(min(timeout, self.node_timeout), longest, least, connecting, total, hurried)
 
     async def ask(
         self, request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
@@ -107,7 +118,8 @@ class Quorum:
     def _keep_for_absent(self, request: Request, to: Collection[int]) -> None:
         """Send a release again to nodes that are away, when they are back.
 
-        A node that comes back from a hang may read its sockets in any order, and so the release before the vote.
+        A node that comes back from a hang may read its sockets in any order, and so the release before the
+        vote.
         """
         if isinstance(request, Release):
             for node in self.members.away.intersection(to):
@@ -154,9 +166,9 @@ class Quorum:
         text = f"{doing} needs {members.majority} of {members.size} nodes ({'; '.join(words)})"
         if sum(word == QUARANTINED for word in said.values()) > members.size - members.majority:
             text += (
-                "; new servers begin as soon as all of them answer. If these were in use before, so many have lost their "
-                "memory that only an operator can say when they may begin anew: see `interlock quorum status` and "
-                "`interlock quorum init`"
+                "; new servers begin as soon as all of them answer. If these were in use before, so many "
+                "have lost their memory that only an operator can say when they may begin anew: see "
+                "`interlock quorum status` and `interlock quorum init`"
             )
         return kind(text)
 

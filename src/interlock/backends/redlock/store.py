@@ -1,10 +1,12 @@
-"""The store port over several independent servers: Redlock, with fencing tokens that rise whatever the clocks do.
+"""The store port over several independent servers: Redlock, with fencing tokens that rise whatever the clocks
+do.
 
-Redlock is Salvatore Sanfilippo's algorithm ("Distributed Locks with Redis", redis.io). Martin Kleppmann ("How to do
-distributed locking", 2016) showed what it lacks: fencing tokens, and safety when a clock jumps, a client pauses or a node
-restarts without its memory; Sanfilippo answered in "Is Redlock safe?" (2016). Here each grant carries a number that a
-majority accepted (`algorithm.claiming`), clocks that jump do not count (`algorithm.clock`), and a node that forgot what it
-granted has no vote until its quarantine is over (`algorithm.recovery`). `TRAITS.two_holders` lists what remains.
+Redlock is Salvatore Sanfilippo's algorithm ("Distributed Locks with Redis", redis.io). Martin Kleppmann ("How
+to do distributed locking", 2016) showed what it lacks: fencing tokens, and safety when a clock jumps, a
+client pauses or a node restarts without its memory; Sanfilippo answered in "Is Redlock safe?" (2016). Here
+each grant carries a number that a majority accepted (`algorithm.claiming`), clocks that jump do not count
+(`algorithm.clock`), and a node that forgot what it granted has no vote until its quarantine is over
+(`algorithm.recovery`). `TRAITS.two_holders` lists what remains.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from interlock.backends.kit.polling import until_changed, until_removed
 from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm import claiming, inspection, renewing
 from interlock.backends.redlock.algorithm.backoff import Backoff
+from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.backends.redlock.algorithm.inspection import NodeView, ResourceListing
-from interlock.backends.redlock.algorithm.recovery import NodeState, Recovery
+from interlock.backends.redlock.algorithm.recovery import Recovery
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.wire.requests import Evict, Release
 from interlock.errors import InterlockError, StoreUnavailable
@@ -67,8 +70,9 @@ NO_REGISTERS = (
 class KeeperConnections:
     """The keeper's own connections, made together with the client's first ones, before anything is granted.
 
-    Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would be late just when
-    the client is busiest; and a renewal that needed a new connection would fail on servers that accept no more of them.
+    Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would be
+    late just when the client is busiest; and a renewal that needed a new connection would fail on servers
+    that accept no more of them.
     """
 
     def __init__(self) -> None:
@@ -78,7 +82,8 @@ class KeeperConnections:
     def keep(self, store: RedlockStore) -> None:
         """Let this store be the keeper's.
 
-        Only the thread that made a socket of gevent or eventlet can use it: there the keeper's thread connects later, itself.
+        Only the thread that made a socket of gevent or eventlet can use it: there the keeper's thread
+        connects later, itself.
         """
         self._store, self.made = store, bool(native.green("socket"))
 
@@ -156,7 +161,9 @@ class RedlockStore(StoreDefaults, NoRegisters):
         return await claiming.refused(quorum, claim, votes, began, timeout)
 
     async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
-        """Claim, and connect for the keeper at the same time: nothing is granted that could not be renewed."""
+        """Claim, and connect for the keeper at the same time: nothing is granted that could not be
+        renewed.
+        """
         quorum, keeper_connections = self._quorum, self._keeper_connections
         quorum.transport.prepare()
         keeper_connections.prepare()
@@ -219,11 +226,17 @@ class RedlockStore(StoreDefaults, NoRegisters):
         return await self._recovery.status()
 
     async def admit(self, place: str) -> NodeState:
-        """Give a node its vote before its quarantine is over. The operator vouches that nothing it granted is still held."""
+        """Give a node its vote before its quarantine is over.
+
+        The operator vouches that nothing it granted is still held.
+        """
         return await self._recovery.admit(place)
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
-        """Give every node its vote now. The operator vouches that nothing is held; `missing` allows unreachable nodes."""
+        """Give every node its vote now.
+
+        The operator vouches that nothing is held; `missing` allows unreachable nodes.
+        """
         return await self._recovery.init(missing=missing)
 
     # ---- housekeeping -----------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Puts a store together from its parts: sources of connections, runners, the listener, and the side for the keeper."""
+"""Puts a store together from its parts: sources of connections, runners, the listener, and the side for
+the keeper.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def _running_loop() -> Any:
 
 
 class Assembly:
-    """Makes a sync or an async store over one dialect. All of its sides share one listener and what they know of claims."""
+    """Makes a sync or an async store over one dialect.
+
+    All of its sides share one listener and what they know of claims.
+    """
 
     def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
         self._dialect = dialect
@@ -71,14 +76,14 @@ class Assembly:
         runner = Runner(
             source,
             runtime,
-            connect_timeout=self._dialect.connect_timeout,
             hurried=hurried,
             blocking=blocking,
             keeper=None if hurried else self._keeper,
             doubt=self._doubt,
         )
         dialect, listener = self._dialect, self._share.listener
-        # On every side: the listener's thread must know of all who wait, or it would lend the reading to one of two.
+        # On every side: the listener's thread must know of all who wait, or it would lend the reading to one
+        # of two.
         reading = ReadingRuntime(runtime, lambda: listener.reader, _no_loop if blocking else _running_loop)
         store = ServerStore(
             dialect.traits, dialect.place, runner, self._share, reading, self._state, self._keeper
@@ -87,6 +92,8 @@ class Assembly:
         return store
 
     def _doubt(self) -> None:
-        """A connection ended unasked, or the server takes no writes: another one may have taken over, which may not know all claims."""
+        """A connection ended unasked, or the server takes no writes: another one may have taken over,
+        which may not know all claims.
+        """
         for call in self._state.doubt_callbacks:
             call()

@@ -1,4 +1,5 @@
-"""The interface that a database server implements: connections that run steps, where they come from, and a subscription to wake-ups.
+"""The interface that a database server implements: connections that run steps, where they come from, and a
+subscription to wake-ups.
 
 Errors. A `Link` turns the errors of its driver into these, and nothing raw reaches the base:
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Traits
@@ -42,7 +44,8 @@ class Broken(StoreUnavailable):
 class Link(Protocol):
     """One connection, used by one call at a time. The awaits of a blocking link block and never suspend.
 
-    It is made unconnected, so that a pool can count it before it connects. Garbage collection must close it without a warning.
+    It is made unconnected, so that a pool can count it before it connects. Garbage collection must close it
+    without a warning.
     """
 
     async def open(self, timeout: float) -> None:
@@ -52,21 +55,28 @@ class Link(Protocol):
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
         """Run a step and return its rows, or raise one of the errors above within `timeout` seconds.
 
-        If anything is raised but `Again` and `NotInstalled`, the base discards the link. The same holds for cancellation: a late answer
-        must never be taken for that of another call.
+        If anything is raised but `Again` and `NotInstalled`, the base discards the link. The same holds for
+        cancellation: a late answer must never be taken for that of another call.
         """
         ...
 
     async def install(self, timeout: float) -> None:
-        """Create or migrate tables and programs, safe if many do it at once; `StoreUnfit` says which rights are missing."""
+        """Create or migrate tables and programs, safe if many do it at once; `StoreUnfit` says which
+        rights are missing.
+        """
         ...
 
     def stale(self) -> bool:
-        """Whether the connection is known to be of no use any more: the server has closed it. Asked before each use, so it is cheap."""
+        """Whether the connection is known to be of no use any more: the server has closed it.
+
+        Asked before each use, so it is cheap.
+        """
         ...
 
     def discard(self) -> None:
-        """Close it at once and without a word to anybody; never blocks, never raises, may be called twice and on any thread."""
+        """Close it at once and without a word to anybody; never blocks, never raises, may be called twice
+        and on any thread.
+        """
         ...
 
     def abandon(self) -> None:
@@ -77,16 +87,22 @@ class Link(Protocol):
 class Source(Protocol):
     """Where links come from: our own pool (`pool.LinkPool`), or a pool or engine of the user."""
 
+    pace: ConnectPace
+
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
         """Return a link that nobody else uses, and whether it is new.
 
-        Raises `Unreached`, at `until` at the latest. If `patient`, waiting for a connection and connecting have the source's
-        `connect_timeout` instead, and the base does not count that time as the step's own.
+        Raises `Unreached`, at `until` at the latest. If `patient`, waiting for a connection and connecting
+        may take as long as the source's pace says, and that also says whether this time counts as the step's
+        own.
         """
         ...
 
     async def give_back(self, link: Link, sound: bool) -> None:
-        """Take a link back; one that is not sound is closed. May be called while the caller is being cancelled."""
+        """Take a link back; one that is not sound is closed.
+
+        May be called while the caller is being cancelled.
+        """
         ...
 
     async def warm(self, timeout: float) -> None:
@@ -109,13 +125,17 @@ class Source(Protocol):
 
 
 class Subscription(Protocol):
-    """A connection on which wake-ups arrive. One thread at a time calls `receive`; any thread may call `hang_up`."""
+    """A connection on which wake-ups arrive.
+
+    One thread at a time calls `receive`; any thread may call `hang_up`.
+    """
 
     bell: str
     """The address to ring, as it stands in rows."""
 
     def receive(self, timeout: float) -> list[str]:
-        """Return the messages that have arrived (see `steps`), waiting up to `timeout` seconds for the first; OSError if it is lost.
+        """Return the messages that have arrived (see `steps`), waiting up to `timeout` seconds for the first;
+        OSError if it is lost.
 
         An empty message means that something may have been missed: everybody looks again.
         """
@@ -134,7 +154,9 @@ class Subscription(Protocol):
 
 @runtime_checkable
 class PolledSubscription(Subscription, Protocol):
-    """A subscription that a waiter may read in place of the listener's thread: see `kit.reader.SubscribedConnection`."""
+    """A subscription that a waiter may read in place of the listener's thread: see
+    `kit.reader.SubscribedConnection`.
+    """
 
     polls: bool
     """Whether this is possible here."""
@@ -162,7 +184,9 @@ class Dialect(Protocol):
 
     @property
     def claim_table(self) -> str:
-        """The quoted name of the table of claims, as a connection of the user's to the same database can use it: for guards."""
+        """The quoted name of the table of claims, as a connection of the user's to the same database can
+        use it: for guards.
+        """
         ...
 
     @property
@@ -171,15 +195,21 @@ class Dialect(Protocol):
         ...
 
     def source(self, runtime: Any, *, blocking: bool) -> Source:
-        """Where the calls of a client get their connections. `runtime` is a `WaitRuntime`; `blocking` for threads, else for tasks."""
+        """Where the calls of a client get their connections.
+
+        `runtime` is a `WaitRuntime`; `blocking` for threads, else for tasks.
+        """
         ...
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:
-        """A source of one connection that nobody else uses, for the keeper: also beside a pool or an engine of the user."""
+        """A source of one connection that nobody else uses, for the keeper: also beside a pool or an
+        engine of the user.
+        """
         ...
 
     def subscribe(self) -> Subscription | None:
-        """Connect, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said so once.
+        """Connect, blocking, within `connect_timeout`; None if wake-ups cannot arrive here, after having said
+        so once.
 
         Raises `InterlockError` if the server cannot be reached now.
         """

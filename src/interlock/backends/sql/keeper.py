@@ -1,7 +1,9 @@
-"""The keeper's own connection, made together with the first connection of the client, before anything is granted.
+"""The keeper's own connection, made together with the first connection of the client, before anything is
+granted.
 
-Threads and tasks of a client take turns on their connections, and a renewal that waited for its turn would come too late just when the client
-is busiest. A renewal that needed a new connection would not come at all once the server has reached `max_connections`.
+Threads and tasks of a client take turns on their connections, and a renewal that waited for its turn would
+come too late just when the client is busiest. A renewal that needed a new connection would not come at all
+once the server has reached `max_connections`.
 """
 
 from __future__ import annotations

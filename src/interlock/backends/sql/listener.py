@@ -1,9 +1,11 @@
-"""Receives wake-ups: one subscription, kept by one thread, for all waiters of a client, threads and tasks alike.
+"""Receives wake-ups: one subscription, kept by one thread, for all waiters of a client, threads and tasks
+alike.
 
-A waiter that waits alone may read the subscription itself, where that is possible (decision 0013): see `kit.reader`.
-The bell of the subscription stands in the row of every claim that waits (see `steps`). A message that arrives before its waiter listens is kept.
-Messages only wake waiters, or tell them of a grant that stands in the table already; a waiter that misses one asks again in the end.
-Where wake-ups cannot arrive (a pooler in transaction mode), `polling` is true and waiters look at the table instead.
+A waiter that waits alone may read the subscription itself, where that is possible (decision 0013): see
+`kit.reader`. The bell of the subscription stands in the row of every claim that waits (see `steps`). A
+message that arrives before its waiter listens is kept. Messages only wake waiters, or tell them of a grant
+that stands in the table already; a waiter that misses one asks again in the end. Where wake-ups cannot arrive
+(a pooler in transaction mode), `polling` is true and waiters look at the table instead.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ IDLE = 30.0  # seconds for which thread and subscription outlive the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect
 TURN = 5.0  # seconds after which the thread looks up if nothing arrives
 KEPT = 4096  # messages kept for waiters that do not listen yet
+DIGITS = 19  # of the largest token
 
 
 def _of_closed_loop(waiter: Waiter) -> bool:
@@ -31,8 +34,8 @@ def _of_closed_loop(waiter: Waiter) -> bool:
 
 
 class Listener:
-    """Delivers messages from one subscription to all waiters: see `Wakeups`. One more topic, `w<resource>`, is for all waiters of a
-    resource within this client.
+    """Delivers messages from one subscription to all waiters: see `Wakeups`. One more topic, `w<resource>`,
+    is for all waiters of a resource within this client.
     """
 
     def __init__(self, connect: Callable[[], Subscription | None]) -> None:
@@ -54,7 +57,9 @@ class Listener:
         self.polling = False
 
     def after_fork(self) -> None:
-        """Start afresh in a forked child: nobody waits, no thread runs, and the subscription is the parent's."""
+        """Start afresh in a forked child: nobody waits, no thread runs, and the subscription is the
+        parent's.
+        """
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             subscription.abandon()
@@ -92,7 +97,11 @@ class Listener:
         return self._tokens.pop(id, None)
 
     def take_grant(self, id: str) -> int | None:
-        """The token of this claim's grant. That it should ask again (0) stays on record until it asks: a wait that ends just then must not hide it."""
+        """The token of this claim's grant.
+
+        That it should ask again (0) stays on record until it asks: a wait that ends just then must not hide
+        it.
+        """
         token = self._tokens.get(id)
         if token:
             self._tokens.pop(id, None)
@@ -107,7 +116,9 @@ class Listener:
             if len(self._tokens) >= KEPT:  # left by waiters that gave up; the oldest have long been answered
                 for old in list(self._tokens)[: KEPT // 2]:
                     self._tokens.pop(old, None)
-            self._tokens[id] = int(token)  # before the signal: a waiter that wakes must find it
+            # Before the signal: a waiter that wakes must find it. Anybody may have sent it: if it is no
+            # number, the waiter asks.
+            self._tokens[id] = int(token) if token.isdecimal() and len(token) <= DIGITS else 0
             self.wake("c" + id)
         elif message:
             self.wake(message)
@@ -169,7 +180,8 @@ class Listener:
         try:
             subscription = self._connect()
         except (InterlockError, OSError):
-            self._end_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
+            # The waiters ask the store themselves, and hear from the server what is wrong.
+            self._end_subscribing()
             time.sleep(AGAIN)
             return
         if subscription is None:
@@ -246,7 +258,10 @@ class Listener:
         self._hang_up(subscription, reader)
 
     def _hang_up(self, subscription: Subscription | None, reader: SubscriptionReader | None) -> None:
-        """End the connection. Its reader notices, and our thread takes the reading back, and reconnects if somebody waits."""
+        """End the connection.
+
+        Its reader notices, and our thread takes the reading back, and reconnects if somebody waits.
+        """
         if subscription is not None:
             subscription.hang_up()
         if reader is not None:

@@ -1,8 +1,8 @@
 """A bounded pool of our own connections, for threads and for tasks alike.
 
-A slot in the pool is a link object held by weak reference, which exists before it is connected. However a thread or task ends that uses one,
-even by an exception thrown into it between two lines, the slot is free once nobody holds the object. A link of asyncio belongs to
-the event loop that made it.
+A slot in the pool is a link object held by weak reference, which exists before it is connected. However a
+thread or task ends that uses one, even by an exception thrown into it between two lines, the slot is free
+once nobody holds the object. A link of asyncio belongs to the event loop that made it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from weakref import WeakSet, ref
 
 from interlock import native
+from interlock.backends.kit.connect_pace import ConnectPace, left_after
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.dialect import Link
-from interlock.errors import ClientClosed, Unreached
+from interlock.backends.sql.user_connections import NewLogin
+from interlock.errors import ClientClosed, StoreUnfit, Unreached
 from interlock.ports import IO_TIMEOUT, Signal
 
 AGAIN = 0.05  # seconds after which a caller that waits for a slot looks for one that became free unannounced
@@ -29,7 +31,10 @@ class _Idle(NamedTuple):
 
 
 class _Turn:
-    """Whose turn it is to take a connection. Held by its waiter alone: one that is gone without a word is passed over."""
+    """Whose turn it is to take a connection.
+
+    Held by its waiter alone: one that is gone without a word is passed over.
+    """
 
     __slots__ = ("__weakref__", "signal")
 
@@ -52,13 +57,15 @@ class LinkPool:
         most: int,
         connect_timeout: float,
         loop: Callable[[], Any] = lambda: None,
+        new_login: NewLogin | None = None,
     ) -> None:
         self._make = make
         self._runtime = runtime
         self._place = place
         self._most = most
-        self._connect_timeout = connect_timeout
+        self.pace = ConnectPace(connect_timeout)
         self._loop = loop
+        self._new_login = new_login
         self._closed = False
         self._start()
 
@@ -81,6 +88,8 @@ class LinkPool:
     # ---- borrowing -------------------------------------------------------------------
 
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+        asked = self._runtime.now()
+        counts, connecting = self.pace.counts(until - asked), self.pace.within(until - asked)
         link: Link | None = None
         new = False
         # Those who came earlier come first, or a few threads could keep all links to themselves.
@@ -90,16 +99,32 @@ class LinkPool:
             link, new = await self._wait_for_slot(until, patient)
         if not new:
             return link, False
-        timeout = self._connect_timeout if patient else until - self._runtime.now()
+        began = self._runtime.now()
+        timeout = until - began
+        if patient:
+            timeout = left_after(connecting, began - asked) if counts else connecting
         try:
-            await link.open(max(0.001, timeout))
+            await self._open(link, began + max(0.001, timeout))
         except BaseException:
             await self.give_back(link, False)
             raise
+        self.pace.reached(self._runtime.now() - began)
         return link, True
 
+    async def _open(self, link: Link, until: float) -> None:
+        """Connect; once more if we were refused, and the user's pool shows how it is let in."""
+        try:
+            await link.open(until - self._runtime.now())
+        except StoreUnfit:
+            left = until - self._runtime.now()
+            if self._new_login is None or not await self._new_login.look(self._runtime, left):
+                raise
+            await link.open(max(0.001, until - self._runtime.now()))
+
     def _next(self) -> tuple[Link | None, bool]:
-        """An idle link, or an unconnected one if there may be more, and whether it is unconnected; None if all are in use."""
+        """An idle link, or an unconnected one if there may be more, and whether it is unconnected; None if
+        all are in use.
+        """
         loop = self._loop()
         with self._guard:
             if self._closed:
@@ -133,13 +158,13 @@ class LinkPool:
     async def _wait_for_slot(self, until: float, patient: bool) -> tuple[Link, bool]:
         """Wait for a turn, first come, first served; but callers in a hurry come before all patient ones.
 
-        A patient caller that gives its step the usual time waits for as long as the queue moves: hundreds of tasks that come at once are not
-        told that the server cannot be reached.
+        A patient caller that gives its step the usual time waits for as long as the queue moves: hundreds of
+        tasks that come at once are not told that the server cannot be reached.
         """
         now = self._runtime.now()
-        moving = self._connect_timeout if patient and until - now > 0.9 * IO_TIMEOUT else 0.0
+        moving = self.pace.longest if patient and until - now > 0.9 * IO_TIMEOUT else 0.0
         if patient:
-            until = max(until, now + self._connect_timeout)
+            until = max(until, now + self.pace.within(until - now))
         turn, line = _Turn(self._runtime.signal()), self._patient if patient else self._hurried
         line.append(ref(turn))
         try:
@@ -151,7 +176,8 @@ class LinkPool:
                 left = max(until, self._returned_at + moving) - self._runtime.now()
                 if left <= 0:
                     raise Unreached(
-                        f"{self._place}: all {self._most} connections of this client are in use; give it more with ?connections="
+                        f"{self._place}: all {self._most} connections of this client are in use; give it "
+                        "more with ?connections="
                     )
                 if turn.signal.is_set():
                     turn = _Turn(self._runtime.signal())
@@ -198,7 +224,10 @@ class LinkPool:
             self._wake_next()
 
     def _close_old(self, now: float) -> None:
-        """Close links that nobody has needed for a while, and those of closed event loops. Called under the guard."""
+        """Close links that nobody has needed for a while, and those of closed event loops.
+
+        Called under the guard.
+        """
         if self._idle[0].since < now - IDLE:
             self._forget(self._idle.pop(0).link)
         for idle in [idle for idle in self._idle if idle.loop is not None and idle.loop.is_closed()]:

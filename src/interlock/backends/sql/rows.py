@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from interlock._core.admission import admitted
@@ -38,7 +39,7 @@ def claim_answer(claim: Claim, row: Sequence[Any]) -> tuple[ClaimAnswer, int | N
         return Granted(row[1], claim.ttl), None
     answer, token, ahead, retry, reason, _, *first = row
     if answer == "b":
-        return Busy(ahead, max(0.0, retry or 0.0), _holder(first)), token
+        return Busy(ahead, max(0.0, seconds(retry or 0.0)), _holder(first)), token
     if answer == "e":
         return Gone(True, reason or ""), None
     raise SettingsMismatch(claim.resource, claim.capacity, ahead)
@@ -48,7 +49,9 @@ def _holder(first: Sequence[Any]) -> Standing | None:
     id, token, permits, age, lapses_in, note, who = first
     if id is None:
         return None
-    return Standing(id, token, permits, True, max(0.0, age), lapses_in, note, who)
+    return Standing(
+        text(id), token, permits, True, max(0.0, seconds(age)), seconds(lapses_in), text(note), text(who)
+    )
 
 
 def not_renewed(row: Sequence[Any]) -> RenewAnswer:
@@ -68,7 +71,16 @@ def standings(rows: Rows) -> tuple[Standing, ...]:
     inside = admitted([row[2] for row in rows], rows[0][3])
     return tuple(
         [
-            Standing(id, token, permits, place < inside, max(0.0, age), lapses_in, note, who)
+            Standing(
+                text(id),
+                token,
+                permits,
+                place < inside,
+                max(0.0, seconds(age)),
+                seconds(lapses_in),
+                text(note),
+                text(who),
+            )
             for place, (token, id, permits, _, age, lapses_in, note, who) in enumerate(rows)
         ]
     )
@@ -79,11 +91,37 @@ def queue(resource: str, rows: Rows) -> Queue:
 
 
 def evicted(rows: Rows) -> list[Standing]:
-    """The victims in the rows of `steps.EVICT`: as `queue`, with a last column that says whether each was in."""
+    """The victims in the rows of `steps.EVICT`: as `queue`, with a last column that says whether each was
+    in.
+    """
     return [
-        Standing(id, token, permits, bool(inside), max(0.0, age), lapses_in, note, who)
+        Standing(
+            text(id),
+            token,
+            permits,
+            bool(inside),
+            max(0.0, seconds(age)),
+            seconds(lapses_in),
+            text(note),
+            text(who),
+        )
         for token, id, permits, _, age, lapses_in, note, who, inside in rows
     ]
+
+
+def text(value: object) -> str:
+    """A text of a row as a text: others may write to the table, and SQLite stores bytes and numbers in any
+    column.
+    """
+    return value if isinstance(value, str) else repr(value)
+
+
+def seconds(value: Any) -> float:
+    """Seconds of a row as a number that can be shown and compared; 0 for NaN and infinity, which
+    PostgreSQL also stores.
+    """
+    number = float(value)
+    return number if isfinite(number) else 0.0
 
 
 def register(rows: Rows) -> Versioned:
@@ -94,5 +132,7 @@ def register(rows: Rows) -> Versioned:
 
 
 def changed(busy: Busy | None, state: int, rung: object) -> bool:
-    """Whether something has happened to a claim of which `steps.FIND` tells this, since it was answered `busy`, or granted."""
+    """Whether something has happened to a claim of which `steps.FIND` tells this, since it was answered
+    `busy`, or granted.
+    """
     return busy is not None and (bool(rung) or state == IN)

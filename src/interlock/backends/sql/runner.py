@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Source
 from interlock.backends.sql.keeper import KeeperConnection
@@ -19,7 +20,8 @@ INSTALLING = 10.0  # seconds that creating the tables may take, once
 
 
 class Runner:
-    """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking twin of an asyncio store.
+    """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking twin of an
+    asyncio store.
 
     `hurried` is for the keeper and the twin: there, connecting counts against the step's own time.
     """
@@ -29,7 +31,6 @@ class Runner:
         source: Source,
         runtime: WaitRuntime,
         *,
-        connect_timeout: float,
         hurried: bool = False,
         blocking: bool = True,
         keeper: KeeperConnection | None = None,
@@ -37,25 +38,21 @@ class Runner:
     ) -> None:
         self.source = source
         self._runtime = runtime
-        self._connect_timeout = connect_timeout
         self._hurried = hurried
         self._blocking = blocking
         self._keeper = keeper
         self._doubt = doubt
 
     async def run(self, step: str, args: Sequence[Any], until: float) -> Rows:
-        """Return the rows of a step, or raise; at `until` at the latest, plus the time to connect where the port allows it."""
+        """Return the rows of a step, or raise; at `until` at the latest, plus the time to connect where
+        the port allows it.
+        """
         patient = not self._hurried and step != RELEASE
-        timeout = until - self._runtime.now()
-        if self._keeper is not None and self._keeper.wanted:
-            time = self._connect_timeout if patient else max(SHORTEST, timeout)
-            await self.source.warm(time)  # first: a user's pool shows there how the keeper connects, too
-            await self._keeper.warm(time, blocking=self._blocking)
-            if patient:
-                until = self._runtime.now() + timeout
         tries, installed = _Tries(step), False
         while True:
             try:
+                if self._keeper is not None and self._keeper.wanted:
+                    until = await self._warm(self._keeper, until, patient)
                 return await self._once(step, args, until, patient)
             except NotInstalled:
                 if installed:
@@ -74,12 +71,29 @@ class Runner:
             if wait:
                 await self._runtime.wait(self._runtime.signal(), wait)
 
+    async def _warm(self, keeper: KeeperConnection, until: float, patient: bool) -> float:
+        """Connect the caller and the keeper.
+
+        Returns the new deadline: the time for the first connection is not the step's own.
+        """
+        pace, timeout = self.source.pace, until - self._runtime.now()
+        counts = not patient or pace.counts(timeout)
+        time = pace.within(timeout) if patient else max(SHORTEST, timeout)
+        await self.source.warm(time)  # first: a user's pool shows there how the keeper connects, too
+        await keeper.warm(time, blocking=self._blocking)
+        return until if counts else self._runtime.now() + timeout
+
     async def _once(self, step: str, args: Sequence[Any], until: float, patient: bool) -> Rows:
-        timeout = until - self._runtime.now()
-        link, _ = await self.source.borrow(until, patient)
+        began = self._runtime.now()
+        timeout = until - began
+        counts = self.source.pace.counts(timeout)
+        link, new = await self.source.borrow(until, patient)
         sound = False
         try:
-            left = timeout if patient else until - self._runtime.now()
+            now = self._runtime.now()
+            left = timeout if patient else until - now
+            if patient and new and counts:
+                left = left_after(timeout, now - began)
             rows = await link.run(step, args, max(SHORTEST, left))
             sound = True
             return rows
@@ -88,11 +102,15 @@ class Runner:
             raise
         finally:
             if not sound:
-                link.discard()  # now: the next line may be interrupted, and a late answer must not be read by anybody
+                # Now: the next line may be interrupted, and a late answer must not be read by anybody.
+                link.discard()
             await self.source.give_back(link, sound)
 
     async def _install(self, until: float, patient: bool) -> float:
-        """Create what is missing. Returns the new deadline: for a patient caller this counts as connecting."""
+        """Create what is missing.
+
+        Returns the new deadline: for a patient caller this counts as connecting.
+        """
         left = until - self._runtime.now()
         link, _ = await self.source.borrow(until, patient)
         sound = False
@@ -119,7 +137,9 @@ class _Tries:
         self._refused = ""  # why the server takes no writes
 
     def outcome(self, error: StoreUnavailable) -> StoreUnavailable:
-        """The error to raise if this try was the last one: the first reason is in it, and whether anything may have been done."""
+        """The error to raise if this try was the last one: the first reason is in it, and whether anything
+        may have been done.
+        """
         earlier = self._lost or self._refused
         if not earlier:
             return error

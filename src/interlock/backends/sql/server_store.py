@@ -1,4 +1,6 @@
-"""The store on a database server: connections, requests whose answer is lost, a subscription to wake-ups, and a side for the keeper."""
+"""The store on a database server: connections, requests whose answer is lost, a subscription to wake-ups,
+and a side for the keeper.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class ServerState(SharedState):
 
     def __init__(self) -> None:
         super().__init__(SweepCursor())
-        # Claims that have waited, or that may share their resource with many: under which subscription they asked, and their token.
+        # Claims that have waited, or that may share their resource with many: under which subscription they
+        # asked, and their token.
         self.places: dict[str, tuple[int, int]] = {}
         # Claims with a request that was not answered and may arrive late.
         self.unanswered: dict[str, None] = {}
@@ -148,9 +151,25 @@ class ServerStore(SqlStore):
 
         waiter = Waiter(self._runtime.signal(), "c" + claim.id, "w" + claim.resource)
         await self._listen(waiter, unchanged, deadline)
-        token = listener.take_token(claim.id) if busy is None else listener.take_grant(claim.id)
-        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this place.
-        return Granted(token, claim.place_ttl) if token and token == place and busy is not None else None
+        if busy is None:
+            listener.take_token(claim.id)
+            return None
+        token = listener.take_grant(claim.id)
+        # A grant for an earlier place, which lapsed while this process was stopped, must not count for this
+        # place.
+        if not token or token != place:
+            return None
+        # The message only wakes: any role of the database may send one, so the row decides.
+        args = (claim.resource, claim.id, "", place)
+        return self._grant(claim, place, await self._run(steps.FIND, args, deadline.of_request()))
+
+    @staticmethod
+    def _grant(claim: Claim, place: int, found: Rows) -> Granted | None:
+        """The grant, if the rows of `steps.FIND` say that the claim is in."""
+        for state, _, token, lapses_in in found:
+            if state == steps.IN and token == place:
+                return Granted(token, min(lapses_in, claim.place_ttl))
+        return None
 
     async def _poll(self, claim: Claim, busy: Busy | None, place: int, deadline: Deadline) -> Granted | None:
         """Look at the row of the claim again and again, until something has happened to it."""
@@ -160,11 +179,10 @@ class ServerStore(SqlStore):
             if self._listener.has_message(claim.id):
                 return True
             args = (claim.resource, claim.id, self._listener.bell, place)
-            for state, rung, token, lapses_in in await self._run(steps.FIND, args, self.now() + within):
-                if busy is not None and state == steps.IN and token == place:
-                    granted.append(Granted(token, min(lapses_in, claim.place_ttl)))
-                return rows.changed(busy, state, rung)
-            return True
+            found = await self._run(steps.FIND, args, self.now() + within)
+            if busy is not None and (grant := self._grant(claim, place, found)) is not None:
+                granted.append(grant)
+            return all(rows.changed(busy, state, rung) for state, rung, _, _ in found)
 
         await poll(self._runtime, changed, deadline.left())
         if busy is None or granted:

@@ -1,7 +1,7 @@
 """One listener for all clients of this process that reach the same tables in the same way.
 
-Each of them would otherwise keep a connection that does nothing but listen. What one client does to the claim of another then reaches it within the
-process, without the server.
+Each of them would otherwise keep a connection that does nothing but listen. What one client does to the claim
+of another then reaches it within the process, without the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _shared: dict[Hashable, tuple[Listener, int]] = {}  # with the number of clients
 
 
 class ListenerShare:
-    """The part of one client in a listener. `key` says which clients share one; with None, this client has one of its own."""
+    """The part of one client in a listener.
+
+    `key` says which clients share one; with None, this client has one of its own.
+    """
 
     def __init__(self, key: Hashable | None, connect: Callable[[], Subscription | None]) -> None:
         self._key = key

@@ -1,11 +1,13 @@
 """The `Store` interface over the steps of a database: what all dialects share.
 
-Two things differ: how a step is run, and how those who wait are woken. `server_store` asks a server through connections, and `sqlite.store` a file on
-this machine. Each of them has its own claim, release and wait, where every microsecond or every lost answer counts; the rest is here.
+Two things differ: how a step is run, and how those who wait are woken. `server_store` asks a server through
+connections, and `sqlite.store` a file on this machine. Each of them has its own claim, release and wait,
+where every microsecond or every lost answer counts; the rest is here.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -29,7 +31,9 @@ SWEEPING = 1.0  # seconds that a caller waits at most for the sweep that it happ
 
 
 class SharedState:
-    """What all sides of one client know: the callers', the keeper's, and the blocking twin of an asyncio store."""
+    """What all sides of one client know: the callers', the keeper's, and the blocking twin of an asyncio
+    store.
+    """
 
     def __init__(self, sweep: SweepCursor) -> None:
         self.sweep = sweep
@@ -65,7 +69,9 @@ class SqlStore(StoreDefaults, ABC):
 
     @abstractmethod
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
-        """Run one of `steps` and deliver the messages that it causes; `StoreUnavailable` if there is no answer by then."""
+        """Run one of `steps` and deliver the messages that it causes; `StoreUnavailable` if there is no
+        answer by then.
+        """
 
     # ---- claims ------------------------------------------------------------------------
 
@@ -99,9 +105,8 @@ class SqlStore(StoreDefaults, ABC):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        found = await self._run(
-            steps.EVICT, (resource, id, reason, steps.REMEMBERED), self.now() + IO_TIMEOUT
-        )
+        args = (resource, id, reason, steps.REMEMBERED, f"eviction-{os.urandom(16).hex()}")
+        found = await self._run(steps.EVICT, args, self.now() + IO_TIMEOUT)
         met = rows.evicted(found)
         for standing in met:
             self._wakeups.wake("c" + standing.id)
@@ -116,7 +121,9 @@ class SqlStore(StoreDefaults, ABC):
         ]
 
     async def _sweep_slice(self, now: float, until: float) -> None:
-        """Remove a slice of what has lapsed; if that fails, the caller that happened to do it does not notice."""
+        """Remove a slice of what has lapsed; if that fails, the caller that happened to do it does not
+        notice.
+        """
         with suppress(InterlockError):
             for row in await self._run(steps.SWEEP, self._sweep.begin(now), min(until, now + SWEEPING)):
                 self._sweep.swept(row)
@@ -186,7 +193,10 @@ class SqlStore(StoreDefaults, ABC):
         deadline: Deadline,
         longest: float = float("inf"),
     ) -> None:
-        """Wait for a ring. The question whether anything has changed comes after listening has begun: no ring is missed."""
+        """Wait for a ring.
+
+        The question whether anything has changed comes after listening has begun: no ring is missed.
+        """
         self._wakeups.listen(waiter)
         try:
             if not self._wakeups.subscribed(waiter):

@@ -1,7 +1,8 @@
 """Idle names leave nothing behind: lapsed rows that no call touches any more are removed a slice at a time.
 
-After a number of writes or seconds, one writer sweeps the next slice of the table, and the cursor goes round like the hand of a clock. So the
-cost is bounded, and other writers need not maintain an index. If a slice has many lapsed rows, the next one follows at once and is larger.
+After a number of writes or seconds, one writer sweeps the next slice of the table, and the cursor goes round
+like the hand of a clock. So the cost is bounded, and other writers need not maintain an index. If a slice has
+many lapsed rows, the next one follows at once and is larger.
 """
 
 from __future__ import annotations

@@ -1,40 +1,112 @@
 """Connections that a pool or an engine of the user lends for one step each; no lease keeps one.
 
-The keeper and the subscription do not borrow: they connect for themselves, with the settings of a connection that was lent.
+The keeper and the subscription do not borrow: they connect for themselves, with the settings of a connection
+that was lent, and in its role. If they are refused, the pool is asked to make a connection as it does now:
+its passwords may be valid for minutes.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from interlock.backends.kit.runtime import WaitRuntime
+from interlock import clock, native
+from interlock._core.drive import drive
+from interlock.backends.kit.connect_pace import ConnectPace
+from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.errors import Unreached
+from interlock.wording import duration, one_sentence
 
 
 class Lender(Protocol):
-    """A pool or an engine. `lend` returns its own object, which it wants back, and the driver's connection in it."""
+    """A pool or an engine.
+
+    `lend` returns its own object, which it wants back, and the driver's connection in it.
+    """
 
     async def lend(self, timeout: float) -> tuple[Any, Any]: ...
     async def give_back(self, lent: Any, sound: bool) -> None: ...
 
+    def show_new(self, learn: Callable[[Any], None]) -> None:
+        """Make a connection of the driver, as the pool makes its own now, show it to `learn`, and close
+        it. Blocks.
+        """
+        ...
+
 
 class Engine:
-    """`sqlalchemy.Engine`, for threads. Its `pool_timeout` says how long a step may wait for a connection."""
+    """`sqlalchemy.Engine`, for threads. It has no time limit for one call: its own `pool_timeout` is 30 s, a
+    driver may have none.
+
+    So a connection that is not there yet is waited for on a thread of its own.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
 
     async def lend(self, timeout: float) -> tuple[Any, Any]:
-        lent = self._engine.raw_connection()
+        idle = getattr(self._engine.pool, "checkedin", int)
+        if idle() or native.green():  # a greenlet cannot wait for a thread of the system
+            lent = self._engine.raw_connection()
+        else:
+            lent = _made_within(timeout, self._engine.raw_connection, lambda late: late.close())
         return lent, lent.driver_connection
 
     async def give_back(self, lent: Any, sound: bool) -> None:
         if not sound:
             lent.invalidate()
         lent.close()
+
+    def show_new(self, learn: Callable[[Any], None]) -> None:
+        pool = (
+            self._engine.pool.recreate()
+        )  # it makes connections as the engine does: with its arguments and listeners
+        try:
+            lent = pool.connect()
+            learn(lent.driver_connection)
+            lent.close()
+        finally:
+            pool.dispose()
+
+
+def _made_within(timeout: float, make: Callable[[], Any], drop: Callable[[Any], None]) -> Any:
+    """Return what `make` returns, or raise its error.
+
+    TimeoutError if it takes too long; what comes later is dropped.
+    """
+    made: list[Any] = []  # the one that takes it out of here has it
+    failures: list[BaseException] = []
+    done, given_up = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            made.append(make())
+        except BaseException as error:
+            failures.append(error)
+        done.set()
+        if given_up.is_set():
+            drop_late()
+
+    def drop_late() -> None:
+        with suppress(IndexError):
+            drop(made.pop())
+
+    native.Thread(target=run, name="interlock-borrow", daemon=True).start()
+    try:
+        if not done.wait(timeout):
+            raise TimeoutError(f"none was free, or could be made, within {duration(timeout)}")
+        if failures:
+            raise failures[0]
+        return made.pop()
+    except BaseException:
+        given_up.set()
+        drop_late()
+        raise
 
 
 class AsyncEngine:
@@ -56,11 +128,21 @@ class AsyncEngine:
             await greenlet_spawn(lent.invalidate)
         await greenlet_spawn(lent.close)
 
+    def show_new(self, learn: Callable[[Any], None]) -> None:
+        import asyncio
+
+        greenlet_spawn = import_module("sqlalchemy.util").greenlet_spawn
+        asyncio.run(greenlet_spawn(Engine(self._engine.sync_engine).show_new, learn))
+
 
 class LentLink(Link, Protocol):
     """A link over a connection that was lent."""
 
     lent: Any
+
+    async def learn(self, timeout: float) -> None:
+        """Ask the connection which role it is in, for our own connections."""
+        ...
 
     def leave(self) -> None:
         """Leave the connection to its lender, as it was."""
@@ -68,7 +150,10 @@ class LentLink(Link, Protocol):
 
 
 class UserSource:
-    """See `dialect.Source`. `adopt` makes a link of a connection that was lent, or raises if the connection will not do."""
+    """See `dialect.Source`.
+
+    `adopt` makes a link of a connection that was lent, or raises if the connection will not do.
+    """
 
     def __init__(
         self,
@@ -82,16 +167,18 @@ class UserSource:
         self._adopt = adopt
         self._runtime = runtime
         self._place = place
-        self._connect_timeout = connect_timeout
+        self.pace = ConnectPace(connect_timeout)
 
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
-        timeout = max(0.001, until - self._runtime.now())
+        began = self._runtime.now()
+        timeout = max(0.001, until - began)
         if patient:
-            timeout = max(timeout, self._connect_timeout)
+            timeout = max(timeout, self.pace.within(timeout))
         try:
             lent, connection = await self._lender.lend(timeout)
+            self.pace.reached(self._runtime.now() - began)
         except Exception as error:  # whatever the lender and its driver raise: nothing was sent
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = one_sentence(str(error)) or type(error).__name__
             raise Unreached(f"{self._place()}: no connection from the pool: {said}") from None
         try:
             return self._adopt(lent, connection), True
@@ -105,8 +192,16 @@ class UserSource:
         await self._lender.give_back(lent.lent, sound)
 
     async def warm(self, timeout: float) -> None:
-        link, _ = await self.borrow(self._runtime.now() + timeout, False)
-        await self.give_back(link, True)
+        until = self._runtime.now() + timeout
+        link, _ = await self.borrow(until, False)
+        sound = False
+        try:
+            await cast("LentLink", link).learn(max(0.001, until - self._runtime.now()))
+            sound = True
+        finally:
+            if not sound:
+                link.discard()
+            await self.give_back(link, sound)
 
     def drain(self) -> None:
         """The user's pool looks after its own connections."""
@@ -119,3 +214,45 @@ class UserSource:
 
     async def close(self) -> None:
         """The user's pool stays open."""
+
+
+class NewLogin:
+    """Asks a pool of the user how it connects now, on a thread: what a pool calls for a password may take
+    long.
+    """
+
+    def __init__(self, lender: Lender, learn: Callable[[Any], None]) -> None:
+        self._lender = lender
+        self._learn = learn
+        self._asking = False
+
+    def look_here(self, timeout: float) -> bool:
+        """The same on the calling thread's time."""
+        return drive(self.look(ThreadRuntime(clock.now), timeout), nested=True)
+
+    async def look(self, runtime: WaitRuntime, timeout: float) -> bool:
+        """Whether the pool has shown a new connection within `timeout` seconds."""
+        if self._asking:
+            return False
+        done, shown = runtime.signal(), threading.Event()
+
+        def ask() -> None:
+            try:
+                self._lender.show_new(self._learn)
+                shown.set()
+            except Exception as error:  # whatever the user's pool and its driver raise
+                logging.getLogger("interlock").debug(
+                    "the user's pool could not connect: %s", type(error).__name__
+                )
+            finally:
+                self._asking = False
+                done.set()
+
+        self._asking = True
+        try:
+            native.Thread(target=ask, name="interlock-new-login", daemon=True).start()
+        except BaseException:
+            self._asking = False
+            raise
+        await runtime.wait(done, timeout)
+        return shown.is_set()

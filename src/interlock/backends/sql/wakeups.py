@@ -1,4 +1,5 @@
-"""How those who wait are woken: what `listener` (a subscription to a server) and `sqlite.notifier` (doorbells) have in common.
+"""How those who wait are woken: what `listener` (a subscription to a server) and `sqlite.notifier`
+(doorbells) have in common.
 
 Topics are `c<id>` for a claim, `q<resource>` for a queue, and `r<name>` for a register.
 """
@@ -13,7 +14,9 @@ from interlock.ports import Signal
 
 
 class Look(NamedTuple):
-    """How a watcher finds out whether anything has changed: a step that only reads, and what its rows tell."""
+    """How a watcher finds out whether anything has changed: a step that only reads, and what its rows
+    tell.
+    """
 
     step: str
     args: tuple[Any, ...]
@@ -57,7 +60,9 @@ class Wakeups(Protocol):
 
     @property
     def bell(self) -> str:
-        """The address at which we are rung, as it stands in rows; '' while nothing would be received there."""
+        """The address at which we are rung, as it stands in rows; '' while nothing would be received
+        there.
+        """
         ...
 
     def listen(self, waiter: Waiter) -> None:
@@ -65,7 +70,10 @@ class Wakeups(Protocol):
         ...
 
     def subscribed(self, waiter: Waiter) -> bool:
-        """Whether rings arrive. If not, the waiter is set once they do, or once it is clear that they cannot."""
+        """Whether rings arrive.
+
+        If not, the waiter is set once they do, or once it is clear that they cannot.
+        """
         ...
 
     def forget(self, waiter: Waiter) -> None: ...

@@ -1,7 +1,8 @@
 """What a wait hears: events of the nodes that it watches.
 
-A waiter watches its folder, too. The node of a claim that lingers takes the place of the claim's own node, ahead of those who wait already; whoever
-makes such a node writes to the folder in the same step, before it removes its own. So a waiter never takes the end of a claim for its turn.
+A waiter watches its folder, too. The node of a claim that lingers takes the place of the claim's own node,
+ahead of those who wait already; whoever makes such a node writes to the folder in the same step, before it
+removes its own. So a waiter never takes the end of a claim for its turn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from interlock.ports import Signal
 
 
 class Bell:
-    """A watcher of several nodes. kazoo calls it on the connection's thread, in the order of the server's events."""
+    """A watcher of several nodes. kazoo calls it on the connection's thread, in the order of the server's
+    events.
+    """
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
@@ -27,7 +30,9 @@ class Bell:
         self.over = False  # nobody waits any more
 
     def __bool__(self) -> bool:
-        """False once its wait is over: kazoo asks before it keeps a watcher, also when the answer to a request comes late."""
+        """False once its wait is over: kazoo asks before it keeps a watcher, also when the answer to a
+        request comes late.
+        """
         return not self.over
 
     def __call__(self, event: Any) -> None:
@@ -41,7 +46,10 @@ class Bell:
         self.signal.set()
 
     def arm(self, paths: Iterable[str]) -> dict[str, Request]:
-        """The requests that begin to watch these nodes, unless they are watched or gone. Before they are sent: an event may come before their caller goes on."""
+        """The requests that begin to watch these nodes, unless they are watched or gone.
+
+        Before they are sent: an event may come before their caller goes on.
+        """
         wanted = {path: requests.get_data(path, self) for path in paths}
         for path in self.armed | self.deleted:
             wanted.pop(path, None)

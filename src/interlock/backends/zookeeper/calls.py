@@ -13,6 +13,7 @@ from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.ports import IO_TIMEOUT, Signal
+from interlock.wording import duration
 
 CHUNK = 200  # reads in one request
 LONGEST_TRIP = (
@@ -21,7 +22,9 @@ LONGEST_TRIP = (
 
 
 class StrictDeadline(Deadline):
-    """The time of a call that must not keep its caller any longer: the keeper's, which has others to look after."""
+    """The time of a call that must not keep its caller any longer: the keeper's, which has others to look
+    after.
+    """
 
     __slots__ = ()
 
@@ -35,12 +38,17 @@ class Calls:
         self._no_multi_read = False  # a server below 3.6
 
     async def connect(self, deadline: Deadline, *, hurried: bool = False) -> Session:
-        """The session, connected. The time for connecting comes on top of the deadline, unless the caller is in a hurry."""
+        """The session, connected.
+
+        The link's pace says how long that may take, unless the caller is in a hurry.
+        """
         link = self.link
-        began = link.now()
-        patience = deadline.for_request() if hurried else link.settings.connect_timeout
-        session = await link.connect(self.runtime, patience)
-        if not hurried:
+        began, timeout = link.now(), deadline.left()
+        counts = hurried or link.pace.counts(timeout)
+        session = await link.connect(
+            self.runtime, deadline.for_request() if hurried else link.pace.within(timeout)
+        )
+        if not counts:
             deadline.at += link.now() - began
         return session
 
@@ -109,11 +117,16 @@ class Calls:
         return [None if answer.failed(NoNode) else answer.get() for answer in answers]
 
     def reading(self, reads: Sequence[Request]) -> list[Request]:
-        """A few reads as requests to be sent with others: one request, if the servers know such ones. See `read_together`."""
+        """A few reads as requests to be sent with others: one request, if the servers know such ones.
+
+        See `read_together`.
+        """
         return [requests.MultiRead(reads)] if reads and not self._no_multi_read else list(reads)
 
     def read_together(self, answers: Sequence[Answer]) -> list[Any] | None:
-        """The results of such requests, with None for nodes that are gone; None if they must be sent one by one."""
+        """The results of such requests, with None for nodes that are gone; None if they must be sent one
+        by one.
+        """
         if len(answers) == 1 and answers[0].failed(Unimplemented):
             self._no_multi_read = True
             return None
@@ -137,8 +150,8 @@ class Calls:
     async def freshen(self, session: Session, needed: float, deadline: Deadline) -> None:
         """See to it that the session is known to live for `needed` seconds more.
 
-        Usually it is: its own node is written to all the time. After a long outage two writes must be confirmed, a quarter
-        of the timeout apart.
+        Usually it is: its own node is written to all the time. After a long outage two writes must be
+        confirmed, a quarter of the timeout apart.
         """
         now = self.link.now
         while session.writes.ends - now() < needed:
@@ -153,7 +166,8 @@ class Calls:
             pause = 0.0 if proof is None else proof - now()
             if pause > deadline.left():
                 raise StoreUnavailable(
-                    f"{self.link.place}: the connection was away for long, and the session is verified in {pause:.2g} s"
+                    f"{self.link.place}: the connection was away for long, and the session is verified in "
+                    f"{duration(pause)}"
                 )
             await self.runtime.wait(self.runtime.signal(), max(0.001, pause))
 

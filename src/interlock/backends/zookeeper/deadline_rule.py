@@ -1,17 +1,19 @@
 """From when a session's time counts: the rule that no answered ping, and no single write, can stretch. Pure.
 
-The leader of the ensemble decides when a session ends. A client that is connected to a follower is kept alive there by what the
-follower reports: at every ping of the leader, twice a tick, the follower names the sessions that it has heard from. So an
-answered ping proves nothing, for a follower that is cut off from its leader goes on answering pings until it gives up.
-A confirmed write proves that the follower's stream to the leader worked when the write was forwarded; on that stream, before
-the write, went the follower's last report. That report may be up to half a tick older than the write, so it need not name the
-write itself. It does name what was answered half a tick before.
+The leader of the ensemble decides when a session ends. A client that is connected to a follower is kept alive
+there by what the follower reports: at every ping of the leader, twice a tick, the follower names the sessions
+that it has heard from. So an answered ping proves nothing, for a follower that is cut off from its leader
+goes on answering pings until it gives up. A confirmed write proves that the follower's stream to the leader
+worked when the write was forwarded; on that stream, before the write, went the follower's last report. That
+report may be up to half a tick older than the write, so it need not name the write itself. It does name what
+was answered half a tick before.
 
     the session lives at least one timeout from the sending of a write E, once another write W is confirmed
     that was sent at least a quarter of the timeout after E was answered
 
-The servers' shortest session is two ticks unless somebody has set less, so a quarter of the timeout is at least half a tick.
-One more thing counts by itself: the beginning of a session is a write that the leader itself enters in its table.
+The servers' shortest session is two ticks unless somebody has set less, so a quarter of the timeout is at
+least half a tick. One more thing counts by itself: the beginning of a session is a write that the leader
+itself enters in its table.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ APART = 1 / 4
 """The time between two writes of which the later proves the earlier, as part of the session's timeout."""
 
 GRAIN = 1 / 32
-"""Writes closer together than this part of the timeout are noted once: a busy client must not remember thousands."""
+"""Writes closer together than this part of the timeout are noted once: a busy client must not remember
+thousands.
+"""
 
 
 class ConfirmedWrites:
@@ -49,5 +53,7 @@ class ConfirmedWrites:
         return self.counts_from + self.timeout
 
     def next_proof(self) -> float | None:
-        """The instant from which another write would make the time count from later; None if nothing waits for one."""
+        """The instant from which another write would make the time count from later; None if nothing waits
+        for one.
+        """
         return self._unproved[0][1] + self.timeout * APART if self._unproved else None

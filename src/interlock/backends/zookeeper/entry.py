@@ -14,7 +14,9 @@ from interlock.backends.zookeeper.view import View
 from interlock.model import EVERYTHING, Claim
 from interlock.ports import Signal
 
-SHORT = 6  # waiters of a client from which on another one does not list the queue, and so does not know how many are ahead
+# Waiters of a client from which on another one does not list the queue, and so does not know how many are
+# ahead.
+SHORT = 6
 REMEMBERED = 61.0  # seconds for which an eviction is remembered at least
 FORMER = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
@@ -31,7 +33,8 @@ class Entry:
         self.permits = claim.permits
         self.markers: tuple[str, ...] = ()
         self.note = claim.note
-        # As of the last look; nobody ever comes ahead of it later. Not the queue itself: thousands who wait would each keep thousands.
+        # As of the last look; nobody ever comes ahead of it later. Not the queue itself: thousands who wait
+        # would each keep thousands.
         self.looked = now
         self.ahead = 0
         self.first: Place | None = None
@@ -53,7 +56,9 @@ class Entry:
         return bool(self.node) and self.session is session
 
     def data(self) -> bytes:
-        """What its node says to others: how long it stands unheard of, since when it holds, its note and its owner."""
+        """What its node says to others: how long it stands unheard of, since when it holds, its note and
+        its owner.
+        """
         since = (
             None if self.admitted_at is None or not self.waited else round(self.admitted_at - self.came, 3)
         )
@@ -87,12 +92,16 @@ class Entry:
         return self.claim.capacity > 1
 
     def must_touch(self) -> bool:
-        """Whether those behind it may wait for it to be let in: in a count that is full, not among readers and writers."""
+        """Whether those behind it may wait for it to be let in: in a count that is full, not among readers
+        and writers.
+        """
         return self.waited and 1 < self.claim.capacity < EVERYTHING
 
 
 class Line(Crowd[str, Place]):
-    """The waiters of one client on one resource, with what its last look has shown; the front is kept by the names of the nodes."""
+    """The waiters of one client on one resource, with what its last look has shown; the front is kept by
+    the names of the nodes.
+    """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
@@ -136,7 +145,8 @@ class Ledger:
 
     def after_fork(self) -> None:
         self._guard = native.guard()
-        self._lines = {}  # first: nobody is left to be woken, and the locks of the parent's signals may be held for ever
+        # First: nobody is left to be woken, and the locks of the parent's signals may be held for ever.
+        self._lines = {}
         self.lose(None)
 
     # ---- claims that wait ----------------------------------------------------------------
@@ -221,5 +231,5 @@ def decode(data: bytes | None) -> tuple[float, float | None, str, str]:
         read: Any = json.loads(data or b"")
         timeout, since, note, who = read
         return float(timeout), None if since is None else float(since), str(note), str(who)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return 0.0, None, "", ""

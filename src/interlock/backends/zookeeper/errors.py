@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 from interlock.backends.zookeeper.library import exceptions
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.wording import printable
 
 BROKEN: tuple[type[Exception], ...] = (
     exceptions.ConnectionLoss,
@@ -13,6 +16,9 @@ BROKEN: tuple[type[Exception], ...] = (
     exceptions.SessionMovedError,
     exceptions.OperationTimeoutError,
 )
+
+UNREADABLE = (struct.error, ValueError, TypeError, LookupError)
+"""What kazoo raises when it reads an answer that ZooKeeper would not give."""
 
 
 def translated(place: str, error: Exception) -> InterlockError:
@@ -36,7 +42,13 @@ def translated(place: str, error: Exception) -> InterlockError:
         )
     if isinstance(error, exceptions.NotReadOnlyCallError):
         return StoreUnavailable(f"{place}: the server is cut off from the others and only reads")
-    return StoreUnavailable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip())
+    if isinstance(error, UNREADABLE):
+        return unreadable(place, printable(f"{_name(error)}: {error}"))
+    return StoreUnavailable(printable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip()))
+
+
+def unreadable(place: str, why: str) -> StoreUnfit:
+    return StoreUnfit(f"{place}: an answer cannot be read ({why}); is this a ZooKeeper server?")
 
 
 def refused(place: str) -> StoreUnfit:

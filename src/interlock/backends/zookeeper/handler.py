@@ -1,7 +1,8 @@
-"""What kazoo asks of its environment: threads, sockets, events. One thread for each client, instead of kazoo's three.
+"""What kazoo asks of its environment: threads, sockets, events. One thread for each client, instead of
+kazoo's three.
 
-kazoo's own handler hands replies and watch events to two worker threads, because it does not know what a callback does. Ours set
-a signal and return, so they are called where the reply is read.
+kazoo's own handler hands replies and watch events to two worker threads, because it does not know what a
+callback does. Ours set a signal and return, so they are called where the reply is read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class TimedOut(Exception):
 
 
 class Event:
-    """As `threading.Event`, for those who never wait for it: kazoo does so only where it is set already, before it starts."""
+    """As `threading.Event`, for those who never wait for it: kazoo does so only where it is set already,
+    before it starts.
+    """
 
     def __init__(self) -> None:
         self._is_set = False
@@ -69,7 +72,9 @@ class Handler:
         self.running = False
 
     def spawn(self, loop: Callable[[], None]) -> None:
-        """Run kazoo's loop on a thread of the system: beside greenlets that compute, the session must be kept."""
+        """Run kazoo's loop on a thread of the system: beside greenlets that compute, the session must be
+        kept.
+        """
         if native.green():
             native.run(lambda: self._run_loop(loop))
         else:
@@ -83,7 +88,9 @@ class Handler:
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool = False, **tls: Any
     ) -> Wire:
-        """A connection to one server. kazoo's own function leaves the socket open if the handshake of TLS fails."""
+        """A connection to one server. kazoo's own function leaves the socket open if the handshake of TLS
+        fails.
+        """
         try:
             made = wire.connection(address, min(timeout, self.connect_timeout))
             try:
@@ -117,7 +124,10 @@ def _secured(
     verify_certs: bool,
     check_hostname: bool,
 ) -> SSLContext:
-    """What TLS needs. The files are read for each connection, because certificates are replaced now and then."""
+    """What TLS needs.
+
+    The files are read for each connection, because certificates are replaced now and then.
+    """
     made = create_default_context()
     if ca:
         made.load_verify_locations(ca)

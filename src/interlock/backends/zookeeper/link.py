@@ -1,12 +1,15 @@
-"""The seam to kazoo: one session with the ensemble, requests that are sent on it, and what kazoo hides about it.
+"""The seam to kazoo: one session with the ensemble, requests that are sent on it, and what kazoo hides about
+it.
 
-kazoo gives the connection, TLS, credentials, and the tour through the servers. Of its API this uses one call, `_call`, which sends a
-request and settles an object when it is answered. It is given objects of ours: they set the signal of the caller's own
-runtime on the connection's thread, so neither a worker thread of kazoo nor an executor stands between a reply and its caller,
-and watch events and replies are seen in the order in which the server sent them.
+kazoo gives the connection, TLS, credentials, and the tour through the servers. Of its API this uses one call,
+`_call`, which sends a request and settles an object when it is answered. It is given objects of ours: they
+set the signal of the caller's own runtime on the connection's thread, so neither a worker thread of kazoo nor
+an executor stands between a reply and its caller, and watch events and replies are seen in the order in which
+the server sent them.
 
-What kazoo hides is taken from two of its methods. `_connect` knows the negotiated timeout; `_send_ping` is called when nothing was sent for
-a third of it, and there the link writes to a node of the session's own, because a ping proves nothing (see `deadline_rule`).
+What kazoo hides is taken from two of its methods. `_connect` knows the negotiated timeout; `_send_ping` is
+called when nothing was sent for a third of it, and there the link writes to a node of the session's own,
+because a ping proves nothing (see `deadline_rule`).
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ from random import shuffle
 from typing import Any
 
 from interlock import clock, native
+from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests, wire
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
-from interlock.backends.zookeeper.errors import refused, translated
+from interlock.backends.zookeeper.errors import refused, translated, unreadable
 from interlock.backends.zookeeper.handler import Handler
 from interlock.backends.zookeeper.library import (
     LOG,
@@ -38,15 +42,18 @@ from interlock.backends.zookeeper.library import (
 )
 from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
-from interlock.backends.zookeeper.settings import Settings
+from interlock.backends.zookeeper.settings import SESSION_TIMEOUT, Settings
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 from interlock.ports import Signal
 from interlock.record import record
+from interlock.wording import duration
 
-BEAT = 0.3  # how often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`
+# How often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`.
+BEAT = 0.3
 FOLDERS = 4096  # that are remembered
 CLOSING = 1.0  # seconds for which the end of a session is waited for
 NOT_THERE = "; is one running there?"
+OTHER_PRODUCT = " answers, but is not ZooKeeper); is it the port of another product, or one for TLS?"
 HUNG_UP = "; has it lost its quorum, or does maxClientCnxns permit no further connection?"
 
 
@@ -61,13 +68,14 @@ REFUSING = (
 class Answer:
     """What kazoo settles when a request is answered, on the thread of the connection."""
 
-    __slots__ = ("_link", "_sent", "_type", "done", "error", "signal", "then", "value")
+    __slots__ = ("_link", "_request", "_sent", "done", "error", "signal", "then", "value")
 
     def __init__(self, link: Link, request: Request, signal: Signal | None = None) -> None:
         self._link = link
-        # Before it is sent: a slow way to the server must shorten a lease, not lengthen it. None for what is no write.
+        # Before it is sent: a slow way to the server must shorten a lease, not lengthen it. None for what is
+        # no write.
         self._sent = link.now() if request.type in requests.WRITES else None
-        self._type: int = request.type
+        self._request = request
         self.signal = signal
         self.then: Callable[[Answer], None] | None = None  # called at the end, on the connection's thread
         self.done = False
@@ -75,9 +83,12 @@ class Answer:
         self.error: Exception | None = None
 
     def set(self, value: Any = None) -> None:
+        if not requests.answers(self._request, value):
+            self.set_exception(unreadable(self._link.place, "it is of another kind"))
+            return
         self.value = value
         if self._sent is not None:
-            self._link.confirmed(self._type, self._sent, value)
+            self._link.confirmed(self._request.type, self._sent, value)
         self._end()
 
     def set_exception(self, error: Exception) -> None:
@@ -102,7 +113,10 @@ class Answer:
 
 
 class Beat(Answer):
-    """The answer to a write to the session's own node. If the node's folder is missing, it is made, and the write repeated."""
+    """The answer to a write to the session's own node.
+
+    If the node's folder is missing, it is made, and the write repeated.
+    """
 
     __slots__ = ("_parents_made", "_session")
 
@@ -169,6 +183,11 @@ class Link:
         self.paths = Paths(settings.chroot)
         self.on_doubt: list[Callable[[], None]] = []
         self.on_session_lost: list[Callable[[Collection[str] | None], None]] = []
+        self.on_session: list[
+            Callable[[float], None]
+        ] = []  # called with the timeout that the servers have granted
+        self.pace = ConnectPace(settings.connect_timeout)
+        self.session_timeout = settings.session_timeout or SESSION_TIMEOUT  # seconds that are asked for
         self.no_ephemerals = False  # a server below 3.6 does not list a session's nodes
         self._reset()
 
@@ -177,6 +196,9 @@ class Link:
         self.session: Session | None = None
         self.trips: deque[float] = deque(maxlen=8)  # seconds that the last requests have taken
         self.folders: dict[str, None] = {}  # that were there a short while ago
+        self.worn: dict[
+            str, int
+        ] = {}  # folders that have no numbers left, with the transaction that made each
         self.clock_offset: float | None = None  # the servers' clock less our own, seconds
         self._client: Any = None
         self._connected = False
@@ -216,7 +238,7 @@ class Link:
                     return session
                 if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
                     raise Unreached(
-                        f"{self.place}: no server could be reached in {timeout:.3g} s{self._why_not}"
+                        f"{self.place}: no server could be reached in {duration(timeout)}{self._why_not}"
                     )
                 self._raise_failure()
             finally:
@@ -257,7 +279,7 @@ class Link:
         )
         made = client.KazooClient(
             hosts=settings.hosts_text,
-            timeout=settings.session_timeout,
+            timeout=self.session_timeout,
             handler=handler,
             logger=LOG,
             auth_data=settings.auth,
@@ -286,9 +308,11 @@ class Link:
             try:
                 read_timeout, connect_timeout = connect(host, address, port)
             except exceptions.ConnectionDropped:
-                if connection._socket is not None:  # it was connected
-                    self._why_not = f" ({host}:{port} hung up){HUNG_UP}"
+                if (wire_used := connection._socket) is not None:  # it was connected
+                    said = OTHER_PRODUCT if wire_used.other_product else f" hung up){HUNG_UP}"
+                    self._why_not = f" ({host}:{port}{said}"
                 raise
+            self.pace.reached(self.now() - asked)
             self.trips.append(self.now() - asked)  # a first guess; more than one trip, and a quorum's write
             self._on_connected(made, read_timeout * 1.5 / 1000, asked if is_new else None)
             return read_timeout, connect_timeout
@@ -316,7 +340,9 @@ class Link:
         return found
 
     def _run(self, made: Any, loop: Callable[[], None]) -> None:
-        """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins anew."""
+        """Run kazoo's loop; when it ends, nobody needs its sockets any more, and the next call begins
+        anew.
+        """
         thread = self._thread = self._ident()
         try:
             loop()
@@ -347,10 +373,14 @@ class Link:
                 began = self.now() - timeout if began is None else began
                 self.session = Session(made._session_id, ConfirmedWrites(timeout, began), self.now())
             self._connected = True
+        for tell in self.on_session:
+            tell(timeout)
         self._wake()
 
     def _on_state(self, made: Any, state: str) -> None:
-        """kazoo tells us, on the connection's thread; connections are told by `_connect`, which knows more."""
+        """kazoo tells us, on the connection's thread; connections are told by `_connect`, which knows
+        more.
+        """
         if self._client is not made:
             return  # it was given up: what it learns is about nobody's session
         if state == states.KazooState.SUSPENDED:
@@ -377,7 +407,9 @@ class Link:
     # ---- requests ----------------------------------------------------------------------
 
     def send(self, asked: Sequence[Request], signal: Signal | None) -> list[Answer]:
-        """Send requests one after the other; the signal is set when the last of them is answered, as all are by then."""
+        """Send requests one after the other; the signal is set when the last of them is answered, as all
+        are by then.
+        """
         self._beat_if_due()
         sent: list[Answer] = []
         for place, request in enumerate(asked, 1):
@@ -387,7 +419,9 @@ class Link:
         return sent
 
     def tell(self, request: Request, then: Callable[[Answer], None]) -> None:
-        """Send a request that nobody waits for; `then` is called with the answer, on the connection's thread."""
+        """Send a request that nobody waits for; `then` is called with the answer, on the connection's
+        thread.
+        """
         answer = Answer(self, request)
         answer.then = then
         self._call(request, answer)
@@ -399,8 +433,8 @@ class Link:
         elif started._state in REFUSING:
             started._call(request, answer)
         else:
-            # As kazoo's `_call` goes on. Not by it: a Ctrl-C that struck while it wakes the connection would be swallowed there, and the
-            # request would count as refused, though it is sent.
+            # As kazoo's `_call` goes on. Not by it: a Ctrl-C that struck while it wakes the connection would
+            # be swallowed there, and the request would count as refused, though it is sent.
             started._queue.append((request, answer))
             try:
                 started._connection._write_sock.send(b"\0")
@@ -477,11 +511,24 @@ class Link:
     # ---- the end -----------------------------------------------------------------------
 
     def inside(self) -> bool:
-        """Whether the caller is in a critical section, or on the connection's own thread, which must not wait for itself."""
+        """Whether the caller is in a critical section, or on the connection's own thread, which must not
+        wait for itself.
+        """
         return self.guard._is_owned() or self._thread == self._ident()
 
+    def stop_soon(self) -> None:
+        """End the session and its thread, without waiting for either: nobody has the client any more.
+
+        Called by the garbage collector, in the midst of anything: no guard may be taken.
+        """
+        self._closed = True
+        if (started := self._client) is not None:
+            _stop(started)
+
     async def close(self, runtime: WaitRuntime) -> None:
-        """End the session, and with it all its claims; wait a moment for that, and never on the connection's thread."""
+        """End the session, and with it all its claims; wait a moment for that, and never on the
+        connection's thread.
+        """
         with self.guard:
             started, self._closed, ended = self._client, True, runtime.signal()
             connected = self._connected
@@ -499,7 +546,9 @@ class Link:
             self._client = None
 
     def after_fork(self) -> None:
-        """Forget the parent's session; the child's copies of its sockets are closed without a word to the server."""
+        """Forget the parent's session; the child's copies of its sockets are closed without a word to the
+        server.
+        """
         left = self._client
         self._reset()
         if left is not None:
@@ -528,4 +577,4 @@ def _written_at(request_type: int, value: Any) -> float | None:
 
 
 def late(place: str, timeout: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer in {timeout:.3g} s")
+    return StoreUnavailable(f"{place}: no answer in {duration(timeout)}")

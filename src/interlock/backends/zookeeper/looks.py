@@ -1,8 +1,8 @@
 """Lists of a folder that many callers share.
 
-The server answers the requests of a session in their order. So one list that is sent after the requests of many claims shows all of
-them. While a list of a folder is under way, whoever needs a later one waits for the next: a crowd costs one list for each round trip, and
-not one for each claim.
+The server answers the requests of a session in their order. So one list that is sent after the requests of
+many claims shows all of them. While a list of a folder is under way, whoever needs a later one waits for the
+next: a crowd costs one list for each round trip, and not one for each claim.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.view import View
 from interlock.ports import Signal
 
-OVERDUE = 1.0  # seconds after which a list is not waited for any more: the caller who was to send it may have been interrupted
+# Seconds after which a list is not waited for any more: the caller who was to send it may have been
+# interrupted.
+OVERDUE = 1.0
 
 
 class Look:
@@ -41,7 +43,9 @@ class Look:
         return self.answer is not None and self.answer.failed(NoNode)
 
     def view(self) -> View:
-        """The queue, which is read by the first who asks; raises the error of interlock if the list has failed."""
+        """The queue, which is read by the first who asks; raises the error of interlock if the list has
+        failed.
+        """
         if self._view is None:
             assert self.answer is not None
             if self.missing:
@@ -95,7 +99,9 @@ class Looks:
         self._link.tell(requests.list_children(folder), partial(self._answered, folder, look))
 
     def _answered(self, folder: str, look: Look, answer: Answer) -> None:
-        """Called on the connection's thread: tell everybody, and send the next list if somebody waits for it."""
+        """Called on the connection's thread: tell everybody, and send the next list if somebody waits for
+        it.
+        """
         look.answer = answer
         with self._guard:
             following = look.following

@@ -22,7 +22,9 @@ def open_url(
 def open_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> ZooKeeperStore:
-    """The store on the ensemble of a KazooClient: with its addresses, credentials and TLS, but in a session of its own."""
+    """The store on the ensemble of a KazooClient: with its addresses, credentials and TLS, but in a
+    session of its own.
+    """
     return open_settings(of_client(client, connect_timeout), runtime, asynchronous=asynchronous)
 
 

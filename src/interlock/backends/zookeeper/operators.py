@@ -174,7 +174,9 @@ class Operators:
                 raise
 
     async def _listen_to(self, folder: str, bell: Bell, paths: list[str], deadline: Deadline) -> None:
-        """Watch who comes and leaves, and the notes of those who stand there; or for the folder to be made."""
+        """Watch who comes and leaves, and the notes of those who stand there; or for the folder to be
+        made.
+        """
         listed = await self._calls.one(requests.get_children(folder, bell), deadline)
         if listed.failed(NoNode):
             (await self._calls.one(requests.exists(folder, bell), deadline)).get()

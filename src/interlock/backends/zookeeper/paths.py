@@ -7,8 +7,9 @@
     /interlock/.gone/claim-ID, .../register-NAME, .../linger-TOKEN   what was evicted or deleted, or is to be removed soon
     /interlock/.sessions/SESSION                           written to, to learn that the leader knows the session
 
-All of it is below the chroot of the URL. The name of a claim's node carries everything that decides who is admitted, so nobody
-has to read the data of a node for that. It ends as the nodes of kazoo's own `Lock` do, so the two exclude each other.
+All of it is below the chroot of the URL. The name of a claim's node carries everything that decides who is
+admitted, so nobody has to read the data of a node for that. It ends as the nodes of kazoo's own `Lock` do, so
+the two exclude each other.
 """
 
 from __future__ import annotations
@@ -24,8 +25,16 @@ from interlock.record import record
 
 ROOT = "interlock"
 
+LAST = 2**31 - 2**20
+"""The sequence number from which on a claim does not count.
+
+The servers stay at 2^31 - 1, so claims would have no order there.
+"""
+
 REFUSED = re.compile("[%/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-"""Characters that ZooKeeper refuses in a path (it looks at UTF-16, so everything above U+FFFF too), and our own two."""
+"""Characters that ZooKeeper refuses in a path (it looks at UTF-16, so everything above U+FFFF too), and
+our own two.
+"""
 
 CLAIM = re.compile(r"(?P<id>.+)-(?P<permits>\d+)-(?P<capacity>\d+)__lock__(?P<sequence>-?\d{10})")
 FOREIGN = re.compile(r".*__r?lock__(?P<sequence>-?\d{10})")
@@ -65,6 +74,11 @@ class Place:
         return self.capacity == 0
 
     @property
+    def counts(self) -> bool:
+        """Whether its number tells where it stands. Near the end of the numbers, its client withdraws it."""
+        return 0 <= self.sequence < LAST
+
+    @property
     def lingering(self) -> bool:
         """Whether its holder has released it, and it stays for the rest of a `min_hold`."""
         return self.id.startswith(LINGERING)
@@ -83,7 +97,9 @@ def claim_prefix(id: str, permits: int, capacity: int) -> str:
 
 
 def lingering_node(node: str, token: int, permits: int, capacity: int) -> str:
-    """The node that takes the place of a claim's node, under the same sequence number, once its holder has released it."""
+    """The node that takes the place of a claim's node, under the same sequence number, once its holder has
+    released it.
+    """
     return claim_prefix(f"{LINGERING}{token}", permits, capacity) + node.rpartition("__lock__")[2]
 
 
@@ -104,7 +120,13 @@ def places(children: Iterable[str]) -> list[Place]:
             shrunk.setdefault(id, []).append((permits, child))
     if shrunk:
         found = [_shrunk(place, shrunk[place.id]) if place.id in shrunk else place for place in found]
-    return in_order(found)
+    return sorted(found, key=_SEQUENCE)
+
+
+def counts(node: str) -> bool:
+    """Whether the claim of this node counts: see `Place.counts`."""
+    read = _read(node)
+    return isinstance(read, Place) and read.counts
 
 
 @lru_cache(maxsize=2**14)  # a client that waits in a long queue lists the same nodes again and again
@@ -118,14 +140,6 @@ def _read(node: str) -> Place | tuple[str, int] | None:
     if marker := SHRUNK.fullmatch(node):
         return unquote(marker["id"]), int(marker["permits"])
     return None
-
-
-def in_order(found: list[Place]) -> list[Place]:
-    """Sort by sequence number. The server counts with 32 bits, so after the highest number comes the lowest."""
-    found = sorted(found, key=_SEQUENCE)
-    if found and found[-1].sequence - found[0].sequence > 2**31:
-        found.sort(key=lambda place: place.sequence % 2**32)
-    return found
 
 
 def _shrunk(place: Place, markers: list[tuple[int, str]]) -> Place:

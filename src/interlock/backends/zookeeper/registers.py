@@ -1,4 +1,7 @@
-"""Registers: one node each. The version is the number of the transaction that wrote it last, which never comes again."""
+"""Registers: one node each.
+
+The version is the number of the transaction that wrote it last, which never comes again.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from interlock.model import Versioned
 from interlock.ports import IO_TIMEOUT
 
 DELETED = 600.0
-"""Seconds for which a deleted register's node stays. Longer than any request can be on its way: the node's own version starts at 0 again
-when it is made anew, and a late write must not take one incarnation for the other."""
+"""Seconds for which a deleted register's node stays. Longer than any request can be on its way: the node's
+own version starts at 0 again when it is made anew, and a late write must not take one incarnation for the
+other.
+"""
 
 TRIES = 10  # rounds of a write that others get in the way of
 

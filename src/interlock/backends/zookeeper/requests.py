@@ -1,7 +1,7 @@
 """The requests that interlock sends: kazoo's own, and those that it does not have.
 
-kazoo sends any object with a `type`, `serialize` and `deserialize`. A request that is a write counts for the session's time
-(see `deadline_rule`), so each of them says whether it is one.
+kazoo sends any object with a `type`, `serialize` and `deserialize`. A request that is a write counts for the
+session's time (see `deadline_rule`), so each of them says whether it is one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def check(path: str, version: int) -> Request:
 
 
 def multi(parts: Sequence[Request]) -> Request:
-    """Writes that are applied together or not at all; the answer is a list, with exceptions in it if they were not."""
+    """Writes that are applied together or not at all; the answer is a list, with exceptions in it if they
+    were not.
+    """
     return serialization.Transaction(list(parts))
 
 
@@ -111,7 +113,10 @@ class GetEphemerals:
 
 
 class MultiRead:
-    """Many reads in one request; since ZooKeeper 3.6. Each is answered with its result, or with an exception."""
+    """Many reads in one request; since ZooKeeper 3.6.
+
+    Each is answered with its result, or with an exception.
+    """
 
     type = 22
 
@@ -150,6 +155,47 @@ def _strings(data: bytes, offset: int) -> tuple[list[str], int]:
         text, offset = serialization.read_string(data, offset)
         found.append(text or "")
     return found, offset
+
+
+def answers(request: Request, value: Any) -> bool:
+    """Whether this can be the answer to a request.
+
+    Of some answers that ZooKeeper would not give, kazoo makes another value.
+    """
+    match request.type:
+        case serialization.Create.type:
+            return isinstance(value, str)
+        case serialization.Create2.type | CreateContainer.type:
+            return _pair(value, str)
+        case serialization.GetData.type:
+            return _pair(value, bytes, type(None))
+        case serialization.GetChildren.type | GetEphemerals.type:
+            return _names(value)
+        case serialization.GetChildren2.type:
+            return _pair(value, list) and _names(value[0])
+        case serialization.Transaction.type:
+            return _size(value, list) == len(request.operations)
+        case MultiRead.type:
+            pairs: list[tuple[Request, Any]] = list(zip(request.reads, value, strict=False))
+            return _size(value, list) == len(request.reads) and all(
+                isinstance(one, Exception) or answers(read, one) for read, one in pairs
+            )
+        case _:
+            return True
+
+
+def _pair(value: Any, *kinds: type) -> bool:
+    """Whether it is something of one of these kinds, and a Stat."""
+    return _size(value, tuple) == 2 and isinstance(value[0], kinds) and isinstance(value[1], states.ZnodeStat)
+
+
+def _size(value: Any, kind: type[Any]) -> int:
+    """How many it has, if it is of this kind; otherwise -1."""
+    return len(value) if isinstance(value, kind) else -1
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and None not in value
 
 
 WRITES = (

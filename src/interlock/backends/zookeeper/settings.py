@@ -12,10 +12,14 @@ from interlock.ports import CONNECT_TIMEOUT
 from interlock.record import record
 
 SESSION_TIMEOUT = 30.0
-"""Seconds that a session lives after its client was last heard of, unless the URL says otherwise: the usual ttl."""
+"""Seconds that a session lives after its client was last heard of, unless the URL or the client's ttl says
+otherwise.
+"""
 
 JUTE_MAXBUFFER = 0xFFFFF
-"""Bytes that the servers accept in one piece (their property `jute.maxbuffer`), unless they and the URL say otherwise."""
+"""Bytes that the servers accept in one piece (their property `jute.maxbuffer`), unless they and the URL
+say otherwise.
+"""
 
 PORT = 2181
 
@@ -29,7 +33,7 @@ class Settings:
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str
-    session_timeout: float
+    session_timeout: float | None  # None: as long as the client's ttl
     connect_timeout: float
     auth: tuple[tuple[str, str], ...]
     sasl: tuple[tuple[str, str], ...]
@@ -71,8 +75,9 @@ def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Sett
     )
     if options:
         raise InvalidURL(
-            f"zookeeper:// does not know the option {next(iter(options))}; it has session_timeout, acl, jute_maxbuffer, tls, "
-            f"{', '.join(FILES)}, verify_certs, check_hostname, and sasl_ with {', '.join(SASL)}"
+            f"zookeeper:// does not know the option {next(iter(options))}; it has session_timeout, acl, "
+            f"jute_maxbuffer, tls, {', '.join(FILES)}, verify_certs, check_hostname, and sasl_ with "
+            f"{', '.join(SASL)}"
         )
     return settings
 
@@ -89,7 +94,7 @@ def of_client(client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Settings
     return Settings(
         hosts=tuple((host, int(port)) for host, port in client.hosts),
         chroot=client.chroot or "",
-        session_timeout=client._session_timeout / 1000,
+        session_timeout=None,
         connect_timeout=connect_timeout,
         auth=tuple(client.auth_data),
         sasl=tuple(sasl.items()),
@@ -106,7 +111,7 @@ def _host(text: str) -> tuple[str, int]:
         return found.hostname, found.port or PORT
     except ValueError:
         raise InvalidURL(
-            f"zookeeper://{text}: name each server as host:port, separated by commas; an address of IPv6 stands in "
+            "zookeeper://: name each server as host:port, separated by commas; an address of IPv6 stands in "
             "brackets: [::1]:2181"
         ) from None
 
@@ -114,12 +119,14 @@ def _host(text: str) -> tuple[str, int]:
 def _chroot(path: str) -> str:
     parts = [part for part in path.split("/") if part]
     if any(part in (".", "..") for part in parts):
-        raise InvalidURL(f"zookeeper://...{path}: a chroot is an absolute path without . and ..")
+        raise InvalidURL("zookeeper://: a chroot is an absolute path without . and ..")
     return "".join(f"/{part}" for part in parts)
 
 
-def _seconds(options: dict[str, str]) -> float:
-    text = options.pop("session_timeout", f"{SESSION_TIMEOUT}")
+def _seconds(options: dict[str, str]) -> float | None:
+    text = options.pop("session_timeout", None)
+    if text is None:
+        return None
     try:
         seconds = float(text)
     except ValueError:

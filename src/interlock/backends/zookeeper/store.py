@@ -1,8 +1,9 @@
-"""The store port over a ZooKeeper ensemble: a claim is an ephemeral, sequential node, and the one rule is applied to their names.
+"""The store port over a ZooKeeper ensemble: a claim is an ephemeral, sequential node, and the one rule is
+applied to their names.
 
-A claim is two requests in one round trip: make the node, list its folder. The server answers the requests of a session in their
-order, so the list contains the new node, and every node that came before it and still stands. Nobody can come ahead of it later. So the
-list decides, and whatever changes afterwards can only help.
+A claim is two requests in one round trip: make the node, list its folder. The server answers the requests of
+a session in their order, so the list contains the new node, and every node that came before it and still
+stands. Nobody can come ahead of it later. So the list decides, and whatever changes afterwards can only help.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakMethod, finalize
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
@@ -18,11 +20,18 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
-from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
+from interlock.backends.zookeeper.library import NodeExists, NoNode, NotEmpty, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Listing, Session
 from interlock.backends.zookeeper.looks import Look, Looks
 from interlock.backends.zookeeper.operators import Operators
-from interlock.backends.zookeeper.paths import Place, claim_prefix, lingering_node, places, shrunk_node
+from interlock.backends.zookeeper.paths import (
+    Place,
+    claim_prefix,
+    counts,
+    lingering_node,
+    places,
+    shrunk_node,
+)
 from interlock.backends.zookeeper.registers import Registers
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.tombstones import Tombstones
@@ -57,10 +66,11 @@ TRAITS = Traits(
     min_ttl=0.5,
     max_ttl=86400.0,
     blocks=False,
-    largest_value=1_000_000,
 )
 
-ENOUGH = 0.3  # the part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl
+AROUND_VALUE = 8_192  # bytes of a request that a register's path, the ids and the ACL may take
+# The part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl.
+ENOUGH = 0.3
 MANY = 300  # claims in a session from which on one list of them serves several renewals
 MARKS = 500  # claims that a renewal marks, for people to see since when they hold
 SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
@@ -80,7 +90,9 @@ def size_of(path: str) -> int:
 
 
 def size_of_marker(claim: Claim, folder: str) -> int:
-    """The bytes for the node that stands beside a claim once it has given permits back: a claim must always be able to."""
+    """The bytes for the node that stands beside a claim once it has given permits back: a claim must
+    always be able to.
+    """
     return size_of(f"{folder}/{shrunk_node(claim.id, claim.permits)}") if claim.permits > 1 else 0
 
 
@@ -94,7 +106,13 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         ledger: Ledger | None = None,
         twin: ZooKeeperStore | None = None,
     ) -> None:
-        self.traits = replaced(TRAITS, max_ttl=link.settings.session_timeout)
+        said = link.settings.session_timeout
+        self.traits = replaced(
+            TRAITS,
+            max_ttl=TRAITS.max_ttl if said is None else said,
+            largest_value=link.settings.jute_maxbuffer - AROUND_VALUE,
+        )
+        self._usual = 0.0  # a ttl that nobody has chosen: it is cut to what the session has
         self._link = link
         self._paths = link.paths
         self._runtime = runtime
@@ -106,9 +124,28 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:
             link.on_session_lost.insert(0, self._ledger.lose)
+            # The connection's thread refers to the link, and so does a store, but the link to no store: when
+            # nobody has the client any more, its stores go, and the thread is told to end. The store for
+            # tasks refers to this one, so it goes first.
+            finalize(self, link.stop_soon).atexit = False
+        tell = WeakMethod(self._on_session)
+        link.on_session.append(lambda timeout: _called(tell(), timeout))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._link.place}>"
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        link = self._link
+        if link.settings.session_timeout is None:
+            link.session_timeout = ttl
+        for store in (self, self._twin):
+            if store is not None:
+                store.traits = replaced(self.traits, max_ttl=link.session_timeout)
+                store._usual = ttl if at_most else 0.0
+
+    def _on_session(self, timeout: float) -> None:
+        """Called on the connection's thread, with the time that the servers have granted the session."""
+        self.traits = replaced(self.traits, max_ttl=min(self._link.session_timeout, timeout))
 
     # ---- claims ------------------------------------------------------------------------
 
@@ -117,11 +154,11 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         if (reason := ledger.evicted(claim.id)) is not None:
             return Gone(True, reason)
         session = await self._calls.connect(deadline)
-        if claim.ttl > session.timeout + 0.001:
+        if claim.ttl > max(session.timeout + 0.001, self._usual):
             raise InvalidSetting(
-                f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the servers of "
-                f"{self._link.place} limit to {duration(session.timeout)}; choose a shorter ttl, or have them raise "
-                "maxSessionTimeout"
+                f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
+                f"servers of {self._link.place} limit to {duration(session.timeout)}; choose a shorter ttl, "
+                "or have them raise maxSessionTimeout"
             )
         await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
         entry = ledger.entries.get(claim.id)
@@ -134,6 +171,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     async def _enter(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Make the claim's node, and list the queue in the same round trip."""
         folder = self._paths.folder(claim.resource)
+        if folder in self._link.worn and (ahead := await self._worn(folder, deadline)):
+            return Busy(ahead, session.timeout)
         prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
         flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
         # A name that was not used of late has no folder: it is made in the same round trip, too.
@@ -154,40 +193,84 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
             path, stat = made.get()
             if stat.ephemeralOwner != session.number:
                 raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
-            entry.node, entry.token = path.rpartition("/")[2], stat.czxid
+            node = path.rpartition("/")[2]
+            if not counts(node):
+                # Its node is not noted in the entry: if the answer is lost, the claim is looked for, and
+                # withdrawn again.
+                if ahead := await self._withdraw(claim, folder, path, stat.czxid, deadline):
+                    return Busy(ahead, session.timeout)
+                parents = self._link.parents(folder)
+                continue
+            entry.node, entry.token = node, stat.czxid
             self._link.remember(folder)
             if look is None:
                 return self._line_up(entry)
             return await self._judge(entry, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
+    async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
+        """Remove the node of a claim that does not count; return how many stand in its folder, which is
+        removed if nobody does.
+        """
+        removed, answer = await self._calls.ask([requests.delete(path), requests.exists(folder)], deadline)
+        if not removed.failed(NoNode):
+            removed.get()
+        self._ledger.forget(claim.id)
+        self._link.folders.pop(folder, None)
+        stat = answer.get()
+        if stat is None or stat.czxid > czxid:
+            return 0  # somebody has made another folder since
+        self._link.worn[folder] = stat.czxid
+        return await self._worn(folder, deadline)
+
+    async def _worn(self, folder: str, deadline: Deadline) -> int:
+        """How many stand in a folder that has no numbers left.
+
+        It is removed when there is nobody, and the next one begins at 0.
+        """
+        stat = (await self._calls.one(requests.exists(folder), deadline)).get()
+        if stat is not None and stat.czxid == self._link.worn.get(folder):
+            if stat.numChildren:
+                return int(stat.numChildren)
+            removed = await self._calls.one(requests.delete(folder), deadline)
+            if removed.failed(NotEmpty):
+                return 1
+            if not removed.failed(NoNode):
+                removed.get()
+        self._link.worn.pop(folder, None)
+        return 0
+
     def _fitting(self, claim: Claim, session: Session, prefix: str) -> int:
         """The bytes of a new claim's paths; refuses a claim that would make its session too large to end.
 
-        When a session ends, the leader writes the paths of all its nodes into one transaction, however long it gets. Servers cannot
-        read one that is longer than their `jute.maxbuffer`: neither the followers nor, when it is started again, the leader.
+        When a session ends, the leader writes the paths of all its nodes into one transaction, however long
+        it gets. Servers cannot read one that is longer than their `jute.maxbuffer`: neither the followers
+        nor, when it is started again, the leader.
         """
         size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
         most = self._link.settings.jute_maxbuffer
         if session.size + size > most * ROOM:
             raise StoreUnfit(
-                f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at {self._link.place}, and with many "
-                f"more the servers could not read the end of its session, which names all of them, in the {most} bytes of their "
-                "jute.maxbuffer; use another client as well, or raise jute.maxbuffer on all servers, and name it in the URL "
-                "(?jute_maxbuffer=)"
+                f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
+                f"{self._link.place}, and with many more the servers could not read the end of its session, "
+                f"which names all of them, in the {most} bytes of their jute.maxbuffer; use another client "
+                "as well, or raise jute.maxbuffer on all servers, and name it in the URL (?jute_maxbuffer=)"
             )
         return size
 
     async def _create(
         self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
     ) -> tuple[Answer, Look | None]:
-        """The answer to the last of these requests, and a look at the queue unless the claim has to wait, whoever else is there."""
+        """The answer to the last of these requests, and a look at the queue unless the claim has to wait,
+        whoever else is there.
+        """
         seconds = deadline.left() * NOT_SENT
         turn = await self._turns.take(self._runtime, folder, seconds)
         if turn is None:
             self._ledger.forget(claim.id)
             raise HeldUp(
-                f"{self._link.place}: not sent in {seconds:.3g} s: too many claims of this client are under way"
+                f"{self._link.place}: not sent in {duration(seconds)}: too many claims of this client are "
+                "under way"
             )
         try:
             if folder in self._link.folders:
@@ -221,9 +304,11 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return Busy(answer.ahead, answer.retry_after, holder)
 
     async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
-        """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn is not near.
+        """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn
+        is not near.
 
-        Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is old then.
+        Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is
+        old then.
         """
         fresh = self._runtime.now() < entry.looked + entry.ahead / FAR * LOOK_EVERY
         if entry.ahead < FAR or entry.shares() or not fresh:
@@ -232,7 +317,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
 
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
-        """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session is not ours."""
+        """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session
+        is not ours.
+        """
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
         _, seen = await self._looks.after(self._calls, folder, [requests.sync(folder)], deadline)
         found = seen.view().of_claim(claim.id)
@@ -243,7 +330,7 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         for place, content in zip(found, read, strict=True):
             if content is None:
                 continue
-            if entry is None and content[1].ephemeralOwner == session.number:
+            if entry is None and place.counts and content[1].ephemeralOwner == session.number:
                 entry = Entry(claim, folder, session, asked)
                 entry.node, entry.token = place.node, content[1].czxid
                 entry.permits, entry.markers, entry.note = place.permits, place.markers, decode(content[0])[2]
@@ -302,7 +389,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return Busy(entry.ahead, timeout, line.holder(0.0)[1])
 
     async def _behind_ours(self, entry: Entry, deadline: Deadline) -> ClaimAnswer | None:
-        """The answer for a claim behind another waiter of ours, which asks again; None if there is no such waiter."""
+        """The answer for a claim behind another waiter of ours, which asks again; None if there is no such
+        waiter.
+        """
         first = self._ledger.first_of_ours(entry)
         if first is None or not entry.waited or entry.admitted_at is not None:
             return None
@@ -326,7 +415,10 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return self._line_up(entry)
 
     def _holder_to_name(self, first: Entry) -> Place | None:
-        """The claim at the front of the queue, if one of our waiters should ask about it. It is named in messages only."""
+        """The claim at the front of the queue, if one of our waiters should ask about it.
+
+        It is named in messages only.
+        """
         line, now = self._ledger.line(first.folder), self._runtime.now()
         if line is None or line.holder(now)[0]:
             return None
@@ -337,7 +429,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     async def _end_lingering(
         self, entry: Entry, view: View, lingering: Sequence[Place], deadline: Deadline
     ) -> tuple[View, float]:
-        """Remove what has lingered ahead for long enough; return what is left, and the seconds after which it is worth asking again."""
+        """Remove what has lingered ahead for long enough; return what is left, and the seconds after which
+        it is worth asking again.
+        """
         left = await self._lingering_left(entry.folder, lingering, deadline)
         for place, seconds in zip(lingering, left, strict=True):
             if seconds <= 0:
@@ -360,7 +454,10 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return Granted(entry.token, min(entry.claim.ttl, left), asked)
 
     def _touch(self, entry: Entry) -> None:
-        """Make a mark for those behind that this claim was let in. Nobody waits for it; a renewal repeats it if it was lost."""
+        """Make a mark for those behind that this claim was let in.
+
+        Nobody waits for it; a renewal repeats it if it was lost.
+        """
         entry.owes_touch = True
         self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
 
@@ -377,13 +474,17 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         for renewal in renewals:
             entry = self._ledger.entries.get(renewal.id)
             stands = entry is not None and entry.stands_in(session) and entry.path in standing
+            if entry is not None and entry.admitted_at is None and not renewal.waiting:
+                stands = False  # it only waits, and its caller holds it
             if entry is None or not stands or not await self._change(entry, renewal, deadline):
                 if entry is not None:
                     self._ledger.leave_line(entry)  # it is woken, and asks
                 answers.append(await self._gone(renewal, deadline))
                 continue
             if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:
-                marks -= 1  # nobody waits for it: thousands of readers that were let in at once would delay the next renewals
+                # Nobody waits for it: thousands of readers that were let in at once would delay the next
+                # renewals.
+                marks -= 1
                 self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
@@ -413,9 +514,11 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return there.union(path for path in known if path in listed), asked
 
     async def _listing(self, renewals: int, session: Session, deadline: Deadline) -> Listing | None:
-        """The nodes of a session, listed now or a short while ago; None if the claims are to be asked for one by one.
+        """The nodes of a session, listed now or a short while ago; None if the claims are to be asked for one
+        by one.
 
-        The session is kept by a write, in the same round trip, unless that was done for a list that is recent.
+        The session is kept by a write, in the same round trip, unless that was done for a list that is
+        recent.
         """
         asked, listing = self._runtime.now(), session.listing
         many = len(self._ledger.entries) > MANY
@@ -440,7 +543,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return Gone() if gone is None else self._evicted(renewal.id, gone)
 
     async def _change(self, entry: Entry, renewal: Renewal, deadline: Deadline) -> bool:
-        """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is gone."""
+        """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is
+        gone.
+        """
         shrinks = renewal.permits is not None and renewal.permits < entry.permits
         changed = renewal.note is not None and renewal.note != entry.note
         if not (shrinks or changed or entry.owes_touch):
@@ -457,7 +562,9 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return True
 
     async def _shrink(self, entry: Entry, permits: int, deadline: Deadline) -> bool:
-        """Give some permits back: a node beside the claim's says what it has left, and a write wakes those who watch it."""
+        """Give some permits back: a node beside the claim's says what it has left, and a write wakes those
+        who watch it.
+        """
         marker = shrunk_node(entry.claim.id, permits)
         acl = self._link.settings.acl
         parts = [
@@ -469,7 +576,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         if isinstance(results[0], NoNode):
             return False
         if any(isinstance(result, Exception) for result in results):
-            # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next look.
+            # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next
+            # look.
             if not any(isinstance(result, NodeExists) for result in results):
                 raise StoreUnavailable(
                     f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}"
@@ -508,7 +616,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         return stood
 
     async def _leave(self, entry: Entry, linger: float, deadline: Deadline) -> bool:
-        """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this process.
+        """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this
+        process.
 
         Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
         """
@@ -583,3 +692,8 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
     async def close(self) -> None:
         """End the session: every claim of this client is gone at once."""
         await self._link.close(self._runtime)
+
+
+def _called(call: Callable[[float], None] | None, timeout: float) -> None:
+    if call is not None:
+        call(timeout)

@@ -1,7 +1,8 @@
-"""What was removed a short while ago, or will be: evicted claims, deleted registers, claims that linger; in one folder that everybody sweeps.
+"""What was removed a short while ago, or will be: evicted claims, deleted registers, claims that linger; in
+one folder that everybody sweeps.
 
-ZooKeeper has no timer that removes a node. So every note says how long it is to be kept, and whoever writes one, and every client that
-renews, removes those whose time is over, at most once a minute.
+ZooKeeper has no timer that removes a node. So every note says how long it is to be kept, and whoever writes
+one, and every client that renews, removes those whose time is over, at most once a minute.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Tombstones:
         return self._create(self._paths.lingers(token), [path, life])
 
     def deleting(self, name: str, life: float) -> tuple[Request, Request]:
-        """A part of a `multi` that deletes this register, and another one in case that there is a note already."""
+        """A part of a `multi` that deletes this register, and another one in case that there is a note
+        already.
+        """
         path = self._paths.deleted(name)
         return self._create(path, ["", life]), requests.set_data(path, _encoded(["", life]))
 
@@ -59,7 +62,9 @@ class Tombstones:
         await self._calls.make_parents(self._paths.gone, deadline)
 
     async def sweep(self, deadline: Deadline, *, few: bool = False) -> None:
-        """Remove the notes whose time is over, and what they stand for; at most once a minute, and some of them if `few`."""
+        """Remove the notes whose time is over, and what they stand for; at most once a minute, and some of
+        them if `few`.
+        """
         now = self._link.now()
         if now < self._swept + SWEEP_EVERY:
             return
@@ -104,5 +109,5 @@ def _note(data: bytes) -> list[Any]:
     try:
         note = json.loads(data)
         return [str(note[0]), float(note[1])]
-    except (ValueError, TypeError, IndexError, KeyError):
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return ["", 0.0]

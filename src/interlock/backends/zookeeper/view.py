@@ -1,6 +1,8 @@
-"""A queue as one list of its nodes shows it. It is read once, and then tells each of many claims where it stands. Pure.
+"""A queue as one list of its nodes shows it. It is read once, and then tells each of many claims where it
+stands. Pure.
 
-Thousands of claims are judged by the same list. So whatever depends on the queue alone is computed once, when somebody asks for it first.
+Thousands of claims are judged by the same list. So whatever depends on the queue alone is computed once, when
+somebody asks for it first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from interlock.backends.zookeeper.paths import Place, places
 
 
 class View:
-    """The claims in one folder, in their order. Of two views of a folder, the one with the higher number was asked for later."""
+    """The claims in one folder, in their order.
+
+    Of two views of a folder, the one with the higher number was asked for later.
+    """
 
     def __init__(self, queue: list[Place], version: int = 0, number: int = 0) -> None:
         self.queue = queue
@@ -57,7 +62,9 @@ class View:
         return totals
 
     def to_watch(self, place: int, permits: int, capacity: int) -> range:
-        """The places that a waiter must watch: the same as `admission.to_watch` says, without a walk along the queue."""
+        """The places that a waiter must watch: the same as `admission.to_watch` says, without a walk along
+        the queue.
+        """
         nearest = self._nearest(permits, capacity)[place]
         if nearest >= 0:
             return range(nearest, nearest + 1)
@@ -65,7 +72,9 @@ class View:
         return range(holders) if place == holders else range(place - 1, place)
 
     def _nearest(self, permits: int, capacity: int) -> list[int]:
-        """For each place the nearest one ahead that cannot share with a claim of so many permits; -1 if there is none."""
+        """For each place the nearest one ahead that cannot share with a claim of so many permits; -1 if
+        there is none.
+        """
         found = self._in_the_way.get((permits, capacity))
         if found is None:
             nearest, found = -1, list[int]()
@@ -77,7 +86,9 @@ class View:
         return found
 
     def other_capacity(self, place: int, capacity: int) -> int | None:
-        """The capacity that a claim ahead of this place has, if it is another one; a foreign node has no say."""
+        """The capacity that a claim ahead of this place has, if it is another one; a foreign node has no
+        say.
+        """
         first = self._others.get(capacity)
         if first is None:
             strange = (index for index, one in enumerate(self.queue) if one.capacity not in (0, capacity))

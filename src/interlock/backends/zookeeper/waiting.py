@@ -1,12 +1,14 @@
 """How a claim waits: watch, look, and sleep until what it watches has changed.
 
-Of the waiters of one client on one resource only the oldest does so; the others sleep until it waits no longer (`kit/crowds.py`). Nobody is let in by that:
-each grant rests on what the server has said after the claim was made, and on the claim's own node, which was there at that time.
+Of the waiters of one client on one resource only the oldest does so; the others sleep until it waits no
+longer (`kit/crowds.py`). Nobody is let in by that: each grant rests on what the server has said after the
+claim was made, and on the claim's own node, which was there at that time.
 
-A claim that shares with nobody is let in when all ahead of it have left. Nobody comes ahead of it later, except for a node that
-lingers in the place of another, of which its watch of the folder tells (see `bell`). So one list tells for ever who was ahead of it, and of
-the claims behind it; those who have left since are found by their paths. So a hand-over costs the same, however long the queue is.
-Other claims list the queue after each change, because a claim ahead of them may have shrunk or have been let in.
+A claim that shares with nobody is let in when all ahead of it have left. Nobody comes ahead of it later,
+except for a node that lingers in the place of another, of which its watch of the folder tells (see `bell`).
+So one list tells for ever who was ahead of it, and of the claims behind it; those who have left since are
+found by their paths. So a hand-over costs the same, however long the queue is. Other claims list the queue
+after each change, because a claim ahead of them may have shrunk or have been let in.
 """
 
 from __future__ import annotations
@@ -23,15 +25,22 @@ from interlock.backends.zookeeper.entry import Entry, Ledger, Line
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer, Link
 from interlock.backends.zookeeper.looks import Looks
-from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.paths import Paths, Place
 from interlock.backends.zookeeper.view import View
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
 
-NEAREST = 100  # claims ahead that are looked up by their paths; if all of these have left and there were more, the queue is listed
+# Claims ahead that are looked up by their paths; if all of these have left and there were more, the queue is
+# listed.
+NEAREST = 100
+
+UNKNOWN = 0.02  # seconds after which a claim that is not known to stand is asked for again
+EMPTYING = 0.2  # if its folder has no numbers left, and others still stand there
 
 WAITS, GONE = "waits", "gone"
-"""What a look says of a claim that is not let in: it stands and listens, or it does not stand and must be asked for again."""
+"""What a look says of a claim that is not let in: it stands and listens, or it does not stand and must be
+asked for again.
+"""
 
 
 class Waiting(ABC):
@@ -41,6 +50,7 @@ class Waiting(ABC):
     _ledger: Ledger
     _link: Link
     _looks: Looks
+    _paths: Paths
     _runtime: WaitRuntime
 
     @abstractmethod
@@ -50,7 +60,8 @@ class Waiting(ABC):
         deadline = within(self._calls, timeout)
         entry = self._ledger.entries.get(claim.id)
         if entry is None or not entry.stands_in(self._link.session):
-            await self._runtime.wait(self._runtime.signal(), min(deadline.left(), 0.02))
+            pause = EMPTYING if self._paths.folder(claim.resource) in self._link.worn else UNKNOWN
+            await self._runtime.wait(self._runtime.signal(), min(deadline.left(), pause))
             return None
         bell = Bell(self._runtime.signal())
         try:
@@ -77,7 +88,9 @@ class Waiting(ABC):
                 bell.signal = self._runtime.signal()
 
     async def _first_of_ours(self, entry: Entry, deadline: Deadline) -> bool:
-        """Sleep while an older claim of this client waits; False if the time is up, or the claim does not stand any more."""
+        """Sleep while an older claim of this client waits; False if the time is up, or the claim does not
+        stand any more.
+        """
         # Otherwise its session has ended, or it was removed.
         while entry.stands_in(self._link.session) and self._ledger.entries.get(entry.claim.id) is entry:
             called = self._ledger.behind_ours(entry, self._runtime.signal)
@@ -88,7 +101,9 @@ class Waiting(ABC):
         return False
 
     async def _until_let_in(self, entry: Entry, bell: Bell, deadline: Deadline) -> Granted | None:
-        """Look, and sleep until something has changed, until a look lets the claim in; None if it must be asked for again."""
+        """Look, and sleep until something has changed, until a look lets the claim in; None if it must be
+        asked for again.
+        """
         line = self._ledger.line(entry.folder) or Line(entry.claim.capacity)  # to remember what was seen
         look = self._look_ahead if entry.exclusive() else self._look_at_all
         while not deadline.passed() and self._stands(entry, bell):
@@ -121,7 +136,9 @@ class Waiting(ABC):
     async def _look_ahead(
         self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
-        """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has to look again."""
+        """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has
+        to look again.
+        """
         line.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
         version = line.view.version  # first: what is seen later is at least as new
         ahead = line.ahead_of(entry.node)
@@ -149,7 +166,8 @@ class Waiting(ABC):
     async def _look_up(
         self, entry: Entry, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
     ) -> set[str] | None:
-        """Which of these nodes have left. The last of them is watched from now on, and so are the claim itself and its folder.
+        """Which of these nodes have left. The last of them is watched from now on, and so are the claim
+        itself and its folder.
 
         None if some claim has lingered since the queue was listed.
         """
@@ -194,12 +212,15 @@ class Waiting(ABC):
     async def _look_at_all(
         self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
-        """List the queue, and listen to those that must change first; None if it has to look again, because these are others now."""
+        """List the queue, and listen to those that must change first; None if it has to look again,
+        because these are others now.
+        """
         now = self._runtime.now
         watched = entry.watched
         alone = entry.ahead == 1 and len(watched) == 1 and watched[0] in bell.deleted
         if alone and entry.folder not in bell.changed:
-            # Events come in the order of what happened, and the claim itself is watched as well: it still stood then.
+            # Events come in the order of what happened, and the claim itself is watched as well: it still
+            # stood then.
             entry.let_in(now())
             return self._grant(entry, now())
         view = self._seen(entry, line) or await self._listen(entry, bell, watched, deadline)
@@ -215,7 +236,9 @@ class Waiting(ABC):
         return WAITS if bell.armed.issuperset(entry.watched) and entry.folder in bell.armed else None
 
     def _seen(self, entry: Entry, line: Line) -> View | None:
-        """The last view of the queue, if this claim is let in by it: so readers that waited for one writer share one look."""
+        """The last view of the queue, if this claim is let in by it: so readers that waited for one writer
+        share one look.
+        """
         view, capacity = line.view, entry.claim.capacity
         place = view.find(entry.node)
         if place is None or view.permits_ahead(place, capacity) + entry.permits > capacity:

@@ -1,7 +1,9 @@
-"""Sockets as kazoo's connection uses them, of the system and not of greenlets, with one call of the system for each reply.
+"""Sockets as kazoo's connection uses them, of the system and not of greenlets, with one call of the system
+for each reply.
 
-kazoo asks before each read and write whether the socket is ready, and reads the length of a reply and the reply itself apart: that is
-three times a new epoll, and two reads. Here a write is tried first, a read takes all that is there, and `ready` knows of it.
+kazoo asks before each read and write whether the socket is ready, and reads the length of a reply and the
+reply itself apart: that is three times a new epoll, and two reads. Here a write is tried first, a read takes
+all that is there, and `ready` knows of it.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from interlock import clock, native
+from interlock import clock, native, standard_streams
 
 POLL: Any = getattr(select, "poll", None)  # not on Windows
 
 CHUNK = 65536  # bytes that are read at once
+LENGTH = 4  # bytes before each reply that say how long it is
+LONGEST_GREETING = 1024  # bytes of the reply that begins a session, at most; it has about 40
+LONGEST_REPLY = 1 << 26  # bytes of any other one: a list of half a million claims
 
 
 class Wire:
@@ -32,6 +37,8 @@ class Wire:
         self._read = b""  # from the server, of which kazoo has taken so much:
         self._taken = 0
         self.full = False  # the last write did not fit
+        self._greeting = b""  # the beginning of the first reply
+        self.other_product = False  # the first reply is too long for any that ZooKeeper gives
         self.fileno, self.close, self.detach = sock.fileno, sock.close, sock.detach
         self.setblocking, self.shutdown, self.getpeername = sock.setblocking, sock.shutdown, sock.getpeername
 
@@ -43,11 +50,25 @@ class Wire:
         return left
 
     def recv(self, most: int) -> bytes:
+        """What has come, at most so much: what is missing of a reply, whose length was read before."""
+        if most > LONGEST_REPLY:
+            raise ConnectionAbortedError(f"the server announces a reply of {most} bytes")
         if self._taken == len(self._read):
             self._read, self._taken = self._sock.recv(max(most, CHUNK)), 0
+            if len(self._greeting) < LENGTH:
+                self._greeted()
         start = self._taken
         self._taken = min(start + most, len(self._read))
         return self._read[start : self._taken]
+
+    def _greeted(self) -> None:
+        """Hang up on a server of another product: what it says would be taken for the length of a reply,
+        of a gigabyte or more.
+        """
+        self._greeting += self._read[: LENGTH - len(self._greeting)]
+        if len(self._greeting) == LENGTH and int.from_bytes(self._greeting, "big") > LONGEST_GREETING:
+            self.other_product = True
+            raise ConnectionAbortedError("the server does not speak the protocol of ZooKeeper")
 
     def send(self, data: Any) -> int:
         try:
@@ -61,15 +82,18 @@ class Wire:
 class Waker:
     """Both ends of what wakes kazoo's loop when a request is to be sent.
 
-    kazoo sends itself one byte for each request over a pair of sockets, and reads one for each that it has sent. A few hundred fill such a pair, and the
-    loop, which sends requests too, would then wait for itself. Here the queue tells what is left to be sent, and a byte that does not fit is not
-    needed. Nor is it while the loop is awake, for it looks at the queue before it sleeps; each byte costs the caller a turn of the interpreter, which
-    a crowd of callers and the loop contend for. No caller remembers anything: an interrupt may strike it at any step.
+    kazoo sends itself one byte for each request over a pair of sockets, and reads one for each that it has
+    sent. A few hundred fill such a pair, and the loop, which sends requests too, would then wait for itself.
+    Here the queue tells what is left to be sent, and a byte that does not fit is not needed. Nor is it while
+    the loop is awake, for it looks at the queue before it sleeps; each byte costs the caller a turn of the
+    interpreter, which a crowd of callers and the loop contend for. No caller remembers anything: an interrupt
+    may strike it at any step.
     """
 
     def __init__(self, requests: Callable[[], Sized]) -> None:
         self._requests = requests  # that are to be sent
         # Of the system, whatever gevent has put before it; on Windows only `socket` has it.
+        standard_streams.occupy()
         self._near: Any
         self._far: Any
         self._near, self._far = getattr(_socket, "socketpair", socket.socketpair)()
@@ -94,7 +118,9 @@ class Waker:
         return b"\0"
 
     def heard(self) -> None:
-        """The loop is awake, and looks at the queue after this: in the other order it would sleep through what comes between."""
+        """The loop is awake, and looks at the queue after this: in the other order it would sleep through
+        what comes between.
+        """
         with suppress(BlockingIOError):
             self._near.recv(CHUNK)
 
@@ -110,11 +136,13 @@ def ready(
     timeout: float | None = None,
     poller: Any = POLL,
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Do for kazoo what `select.select` does: return the connections that can be read from, and those that can be written to.
+    """Do for kazoo what `select.select` does: return the connections that can be read from, and those that
+    can be written to.
 
     It waits until there is one, for at most `timeout` seconds.
 
-    Requests that are to be sent do not keep replies waiting: the server would stop reading if nobody read from it.
+    Requests that are to be sent do not keep replies waiting: the server would stop reading if nobody read
+    from it.
     """
     writable = [one for one in writers if not one.full]
     if writable or any(isinstance(one, Wire) and one.pending() for one in readers):
@@ -138,7 +166,8 @@ def ready(
         writable = [one for one in writers if one.fileno() in found]
         for one in writable:
             one.full = False
-        # Not if the loop was only woken for what it has sent already: kazoo would take that for the end of its patience with the server.
+        # Not if the loop was only woken for what it has sent already: kazoo would take that for the end of
+        # its patience with the server.
         if readable or writable or not found:
             return readable, writable, []
 
@@ -146,7 +175,10 @@ def ready(
 def _wait(
     readers: Sequence[Any], writers: Sequence[Any], timeout: float | None, poller: Any
 ) -> Collection[int]:
-    """The descriptors that are ready. `select` cannot wait for those above 1023, but Windows has no `poll`."""
+    """The descriptors that are ready.
+
+    `select` cannot wait for those above 1023, but Windows has no `poll`.
+    """
     if poller is None:
         ready, full, _ = select.select(readers, writers, (), timeout)
         return {one.fileno() for one in (*ready, *full)}
@@ -165,8 +197,9 @@ def _has_come(one: Any, found: Collection[int]) -> bool:
 def addresses(host: str, port: int) -> list[tuple[str, int]]:
     """The addresses and ports behind a name, found by the system's own lookup.
 
-    gevent's would make an event loop and a pool of threads for the thread of the connection. Such a loop outlives the client by some milliseconds, and if
-    the interpreter ends meanwhile, the process crashes: the system unwinds the thread, and greenlet drops objects of Python on the way.
+    gevent's would make an event loop and a pool of threads for the thread of the connection. Such a loop
+    outlives the client by some milliseconds, and if the interpreter ends meanwhile, the process crashes: the
+    system unwinds the thread, and greenlet drops objects of Python on the way.
     """
     found = original("socket", "getaddrinfo")(host, port, 0, 0, socket.IPPROTO_TCP)
     return [(address[0], address[1]) for *_, address in found]
@@ -175,6 +208,7 @@ def addresses(host: str, port: int) -> list[tuple[str, int]]:
 def connection(address: tuple[str, int], timeout: float) -> Any:
     """A connected socket, which blocks for at most so many seconds at a time."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    standard_streams.occupy()
     made = original("socket", "socket")(family, socket.SOCK_STREAM)
     try:
         made.settimeout(timeout)
@@ -188,7 +222,9 @@ def connection(address: tuple[str, int], timeout: float) -> Any:
 
 
 def original(module: str, name: str, *otherwise: Any) -> Any:
-    """What a module has under this name, before greenlets were put in its place; `otherwise` if it has no such name."""
+    """What a module has under this name, before greenlets were put in its place; `otherwise` if it has no
+    such name.
+    """
     library = native.green(module)
     if library == "gevent":
         return sys.modules["gevent.monkey"].get_original(module, name)

@@ -16,12 +16,13 @@ from interlock.contrib.redis_py.lock import local
 class AsyncLock(RedisPyLock):
     """A lock of redis.asyncio that waits without polling, in the order of arrival, and has a lease.
 
-    As `Lock`. Any task may release what another took, as in redis-py, so without a `timeout` it is renewed as long
-    as somebody has this object and the event loop lives.
+    As `Lock`. Any task may release what another took, as in redis-py, so without a `timeout` it is renewed as
+    long as somebody has this object and the event loop lives.
     """
 
     def register_scripts(self) -> None:
-        """Nothing is registered, which would keep the first client for ever: the constructor's last step is ours.
+        """Nothing is registered, which would keep the first client for ever: the constructor's last step is
+        ours.
 
         The rest of the constructor is redis-py's own, of whatever version.
         """
@@ -40,7 +41,9 @@ class AsyncLock(RedisPyLock):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Take the lock; False if it could not be had within `blocking_timeout`, or at once if not `blocking`."""
+        """Take the lock; False if it could not be had within `blocking_timeout`, or at once if not
+        `blocking`.
+        """
         return await possession.take(
             self,
             await shared_async(self.redis),

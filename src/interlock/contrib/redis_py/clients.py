@@ -1,7 +1,7 @@
 """One interlock client for each connection pool of the user's, however many locks are made of it.
 
-The maps are weak: a client goes with its pool. One of asyncio is closed when its event loop ends, too, since nobody
-else would close its connection.
+The maps are weak: a client goes with its pool. One of asyncio is closed when its event loop ends, too, since
+nobody else would close its connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ async def shared_async(redis: Any) -> Client:
 
 
 async def residing(client: aio.Client) -> AsyncGenerator[None, None]:
-    """Close the client when its loop ends, which ends all generators that were begun on it; or when it is dropped."""
+    """Close the client when its loop ends, which ends all generators that were begun on it; or when it is
+    dropped.
+    """
     try:
         yield
     finally:
@@ -63,7 +65,9 @@ async def residing(client: aio.Client) -> AsyncGenerator[None, None]:
 
 
 def outlives_exit(lease: Lease) -> None:
-    """Leave a lease alone when this process ends: redis-py's lock with a timeout then stands until that is over."""
+    """Leave a lease alone when this process ends: redis-py's lock with a timeout then stands until that is
+    over.
+    """
     client = lease._holding.client
     with client.guard:
         client.leases.pop(lease, None)

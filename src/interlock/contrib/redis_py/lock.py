@@ -16,7 +16,9 @@ from interlock.contrib.redis_py.clients import shared
 
 
 class Local(threading.local):
-    """The token of each thread's own acquire; a thread that took nothing has no token, where redis-py has no such attribute."""
+    """The token of each thread's own acquire; a thread that took nothing has no token, where redis-py has
+    no such attribute.
+    """
 
     token: bytes | None = None
     lease: Any = None
@@ -31,15 +33,16 @@ def local(thread_local: bool) -> Any:
 class Lock(RedisPyLock):
     """A lock of redis-py that waits without polling, in the order of arrival, and has a lease.
 
-    The constructor is redis-py's. `timeout`: the lock ends after this many seconds unless extended; None, where
-    redis-py's never ends, is a ttl of 30 s, renewed as long as the thread that took it lives (with
+    The constructor is redis-py's. `timeout`: the lock ends after this many seconds unless extended; None,
+    where redis-py's never ends, is a ttl of 30 s, renewed as long as the thread that took it lives (with
     `thread_local=False`: as long as somebody has this object). `sleep` is accepted and not needed.
     """
 
     redis: Any  # a redis.Redis
 
     def register_scripts(self) -> None:
-        """Nothing is registered, which would keep the first client for ever: the constructor's last step is ours.
+        """Nothing is registered, which would keep the first client for ever: the constructor's last step is
+        ours.
 
         The rest of the constructor is redis-py's own, of whatever version.
         """
@@ -59,7 +62,9 @@ class Lock(RedisPyLock):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Take the lock; False if it could not be had within `blocking_timeout`, or at once if not `blocking`."""
+        """Take the lock; False if it could not be had within `blocking_timeout`, or at once if not
+        `blocking`.
+        """
         return drive(
             possession.take(
                 self,

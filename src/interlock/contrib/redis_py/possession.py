@@ -1,7 +1,8 @@
 """Taking, moving and giving back, written once for both faces. Under a blocking client no await suspends.
 
-The lock object keeps redis-py's state, `local.token`, and beside it the lease. Whoever sets a token by hand, taken
-by another object or process, can release and extend what that token holds, as in redis-py; it has no lease.
+The lock object keeps redis-py's state, `local.token`, and beside it the lease. Whoever sets a token by hand,
+taken by another object or process, can release and extend what that token holds, as in redis-py; it has no
+lease.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class RedisLock(Protocol):
 
 
 class Bearer:
-    """The lock object itself as the owner: threads and tasks may pass it on. Alive as long as somebody has it."""
+    """The lock object itself as the owner: threads and tasks may pass it on.
+
+    Alive as long as somebody has it.
+    """
 
     def __init__(self, lock: object, name: str) -> None:
         self._lock = weakref.ref(lock)
@@ -148,7 +152,10 @@ async def _foreign(lock: RedisLock, token: bytes) -> bool:
 
 
 async def move(lock: RedisLock, seconds: float, mode: str, doing: str) -> None:
-    """Let the lock lapse later, or sooner; see the head of the script. LockNotOwnedError if it is another's."""
+    """Let the lock lapse later, or sooner; see the head of the script.
+
+    LockNotOwnedError if it is another's.
+    """
     token = lock.local.token
     lease = lease_of(lock, token)
     if lease is not None:

@@ -1,7 +1,8 @@
 """redis-py's tokens: which claim a token stands for, as the holder's key tells it.
 
-A lock's token is the id of its claim, or what the caller chose. The latter is kept in the claim's note and never
-becomes its id: two programs that choose the same must exclude each other, and a claim that is repeated does not.
+A lock's token is the id of its claim, or what the caller chose. The latter is kept in the claim's note and
+never becomes its id: two programs that choose the same must exclude each other, and a claim that is repeated
+does not.
 """
 
 from __future__ import annotations

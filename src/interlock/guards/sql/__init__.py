@@ -5,9 +5,10 @@
         account = session.get(Account, 1)
         account.balance -= 10
 
-A guard accepts the token of the lease, and locks what it has checked until your transaction ends; or it raises `StaleToken`, and
-your transaction is rolled back. It must be the first statement: if the token is checked only when you write, the next holder may
-have read already, without having shown its token, and one of the two updates is lost.
+A guard accepts the token of the lease, and locks what it has checked until your transaction ends; or it
+raises `StaleToken`, and your transaction is rolled back. It must be the first statement: if the token is
+checked only when you write, the next holder may have read already, without having shown its token, and one of
+the two updates is lost.
 
 | form | functions | what it needs |
 |---|---|---|
@@ -16,9 +17,9 @@ have read already, without having shown its token, and one of the two updates is
 | row-level | `guard_row`, `update_row` | a column for the token in your table |
 | mark, then compare | `mark`, `update_marked` | a column for the mark in your table |
 
-Each function takes a connection or cursor of sqlite3, psycopg 3 or PyMySQL, a Session or Connection of SQLAlchemy, or a connection
-or an alias of Django's. Its twin with an `a` before its name is awaited, and takes those of psycopg and SQLAlchemy for asyncio, and
-of aiomysql.
+Each function takes a connection or cursor of sqlite3, psycopg 3 or PyMySQL, a Session or Connection of
+SQLAlchemy, or a connection or an alias of Django's. Its twin with an `a` before its name is awaited, and
+takes those of psycopg and SQLAlchemy for asyncio, and of aiomysql.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
-from interlock.guards.presented import Presentable, presented, presented_all
+from interlock._core.presented import Presentable, presented, presented_all
 from interlock.guards.sql import checks
 from interlock.guards.sql.attaching import attach
 from interlock.guards.sql.checks import Mark
@@ -66,13 +67,17 @@ def guard(
     absolute: bool = False,
     claims: str | None = None,
 ) -> None:
-    """Accept the token of a lease in the caller's transaction, or raise `StaleToken` and roll the transaction back.
+    """Accept the token of a lease in the caller's transaction, or raise `StaleToken` and roll the transaction
+    back.
 
-    Give a lease, several leases or a multilock's lease, or a resource and a token. A lease that is known to be lost raises
-    `LeaseLost`. The token stands in `table`, whose row stays locked until the transaction ends.
+    Give a lease, several leases or a multilock's lease, or a resource and a token. A lease that is known to
+    be lost raises `LeaseLost`. The token stands in `table`, whose row stays locked until the transaction
+    ends.
 
-    With `absolute` the claim's own row is locked instead, in the tables of the store: no other holder is let in before the
-    transaction ends. The lock must live in the same database; `claims` names its claim table if it is not the usual one.
+    With `absolute` the claim's own row is locked instead, in the tables of the store: no other holder is let
+    in before the transaction ends. The lock must live in the same database; `claims` names its claim table if
+    it is not the usual one. A resource and a token are enough only if the holder has called `lease.renew()`
+    before; otherwise the store cannot tell whose the token is, and the guard raises `Unsupported`.
     """
     drive(
         _guard(transaction(session, asynchronous=False), lease, token, table, absolute, claims), nested=True
@@ -88,13 +93,17 @@ async def aguard(
     absolute: bool = False,
     claims: str | None = None,
 ) -> None:
-    """Accept the token of a lease in the caller's transaction, or raise `StaleToken` and roll the transaction back.
+    """Accept the token of a lease in the caller's transaction, or raise `StaleToken` and roll the transaction
+    back.
 
-    Give a lease, several leases or a multilock's lease, or a resource and a token. A lease that is known to be lost raises
-    `LeaseLost`. The token stands in `table`, whose row stays locked until the transaction ends.
+    Give a lease, several leases or a multilock's lease, or a resource and a token. A lease that is known to
+    be lost raises `LeaseLost`. The token stands in `table`, whose row stays locked until the transaction
+    ends.
 
-    With `absolute` the claim's own row is locked instead, in the tables of the store: no other holder is let in before the
-    transaction ends. The lock must live in the same database; `claims` names its claim table if it is not the usual one.
+    With `absolute` the claim's own row is locked instead, in the tables of the store: no other holder is let
+    in before the transaction ends. The lock must live in the same database; `claims` names its claim table if
+    it is not the usual one. A resource and a token are enough only if the holder has called `lease.renew()`
+    before; otherwise the store cannot tell whose the token is, and the guard raises `Unsupported`.
     """
     await _guard(transaction(session, asynchronous=True), lease, token, table, absolute, claims)
 
@@ -102,7 +111,8 @@ async def aguard(
 async def _guard(
     in_transaction: Any, lease: Presentable, token: int | None, table: str, absolute: bool, claims: str | None
 ) -> None:
-    tokens = presented_all(lease, token, shared=absolute)
+    async with checks.fatal(in_transaction):  # a lease that is known to be lost ends the transaction as well
+        tokens = presented_all(lease, token, shared=absolute)
     if absolute:
         await checks.pin_claims(in_transaction, tokens, claims)
     else:
@@ -118,10 +128,11 @@ def guard_row(
     where: Mapping[str, Any],
     column: str = "token",
 ) -> None:
-    """Show the token to one row of the caller's table, which stays locked until the transaction ends; or raise `StaleToken`.
+    """Show the token to one row of the caller's table, which stays locked until the transaction ends; or
+    raise `StaleToken`.
 
-    Call it before you read the row. `where` names the row by its key, and `column` is where the row keeps its token: a 64-bit
-    integer, not null, 0 at first. LookupError if there is no such row.
+    Call it before you read the row. `where` names the row by its key, and `column` is where the row keeps its
+    token: a 64-bit integer, not null, 0 at first. LookupError if there is no such row.
     """
     update_row(session, lease, token, table=table, where=where, changes={}, column=column)
 
@@ -135,10 +146,11 @@ async def aguard_row(
     where: Mapping[str, Any],
     column: str = "token",
 ) -> None:
-    """Show the token to one row of the caller's table, which stays locked until the transaction ends; or raise `StaleToken`.
+    """Show the token to one row of the caller's table, which stays locked until the transaction ends; or
+    raise `StaleToken`.
 
-    Call it before you read the row. `where` names the row by its key, and `column` is where the row keeps its token: a 64-bit
-    integer, not null, 0 at first. LookupError if there is no such row.
+    Call it before you read the row. `where` names the row by its key, and `column` is where the row keeps its
+    token: a 64-bit integer, not null, 0 at first. LookupError if there is no such row.
     """
     await aupdate_row(session, lease, token, table=table, where=where, changes={}, column=column)
 
@@ -153,13 +165,13 @@ def update_row(
     changes: Mapping[str, Any],
     column: str = "token",
 ) -> None:
-    """Run `update table set changes, column = token where … and column <= token`; raise `StaleToken` if the token is too low.
+    """Run `update table set changes, column = token where … and column <= token`; raise `StaleToken` if the
+    token is too low.
 
     If the new values depend on what the row was, call `guard_row` before you read it.
     """
-    shown = presented(lease, token)
     in_transaction = transaction(session, asynchronous=False)
-    drive(checks.update_row(in_transaction, shown, table, where, changes, column), nested=True)
+    drive(_update_row(in_transaction, lease, token, table, where, changes, column), nested=True)
 
 
 async def aupdate_row(
@@ -172,13 +184,19 @@ async def aupdate_row(
     changes: Mapping[str, Any],
     column: str = "token",
 ) -> None:
-    """Run `update table set changes, column = token where … and column <= token`; raise `StaleToken` if the token is too low.
+    """Run `update table set changes, column = token where … and column <= token`; raise `StaleToken` if the
+    token is too low.
 
     If the new values depend on what the row was, call `guard_row` before you read it.
     """
-    shown = presented(lease, token)
     in_transaction = transaction(session, asynchronous=True)
-    await checks.update_row(in_transaction, shown, table, where, changes, column)
+    await _update_row(in_transaction, lease, token, table, where, changes, column)
+
+
+async def _update_row(in_transaction: Any, lease: Lease | str, token: int | None, *row: Any) -> None:
+    async with checks.fatal(in_transaction):
+        shown = presented(lease, token)
+    await checks.update_row(in_transaction, shown, *row)
 
 
 def mark(
@@ -190,14 +208,13 @@ def mark(
     where: Mapping[str, Any],
     column: str = "mark",
 ) -> Mark:
-    """Leave a mark in one row; then commit, read the row, work without a transaction, and call `update_marked`.
+    """Leave a mark in one row; then commit, read the row, work without a transaction, and call
+    `update_marked`.
 
-    `column` is text of at least 52 characters.
+    `column` is text of at least 52 characters. Raises `StaleToken` if a later holder has marked the row.
     """
-    shown = presented(lease, token)
-    return drive(
-        checks.mark(transaction(session, asynchronous=False), shown, table, where, column), nested=True
-    )
+    in_transaction = transaction(session, asynchronous=False)
+    return drive(_mark(in_transaction, lease, token, table, where, column), nested=True)
 
 
 async def amark(
@@ -209,12 +226,18 @@ async def amark(
     where: Mapping[str, Any],
     column: str = "mark",
 ) -> Mark:
-    """Leave a mark in one row; then commit, read the row, work without a transaction, and call `update_marked`.
+    """Leave a mark in one row; then commit, read the row, work without a transaction, and call
+    `update_marked`.
 
-    `column` is text of at least 52 characters.
+    `column` is text of at least 52 characters. Raises `StaleToken` if a later holder has marked the row.
     """
-    shown = presented(lease, token)
-    return await checks.mark(transaction(session, asynchronous=True), shown, table, where, column)
+    return await _mark(transaction(session, asynchronous=True), lease, token, table, where, column)
+
+
+async def _mark(in_transaction: Any, lease: Lease | str, token: int | None, *row: Any) -> Mark:
+    async with checks.fatal(in_transaction):
+        shown = presented(lease, token)
+    return await checks.mark(in_transaction, shown, *row)
 
 
 def update_marked(session: Any, mark: Mark, changes: Mapping[str, Any]) -> Mark:
@@ -244,7 +267,9 @@ async def acreate(session: Any, *, table: str = FENCE) -> None:
 
 
 def schema(dialect: str, *, table: str = FENCE) -> str:
-    """Return the SQL that creates the fence table, for a migration: "postgresql", "mysql", "mariadb" or "sqlite"."""
+    """Return the SQL that creates the fence table, for a migration: "postgresql", "mysql", "mariadb" or
+    "sqlite".
+    """
     if dialect not in DIALECTS:
         raise ValueError(f"guards know {', '.join(DIALECTS)}, not {dialect!r}")
     return checks.schema(DIALECTS[dialect], table)

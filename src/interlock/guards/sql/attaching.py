@@ -17,10 +17,12 @@ class AnyClient(Protocol):
 
 
 def attach(connection: Any, client: AnyClient, *, schema: str = "interlock") -> None:
-    """Attach the lock file of a client to a SQLite connection, under the name `schema`, unless it is attached already.
+    """Attach the lock file of a client to a SQLite connection, under the name `schema`, unless it is attached
+    already.
 
-    Call it once for each connection, outside a transaction. From then on a `begin immediate` on this connection stops all
-    acquires, renewals and releases on that file until it ends, so keep such transactions short.
+    Call it once for each connection, outside a transaction. From then on a `begin immediate` on this
+    connection stops all acquires, renewals and releases on that file until it ends, so keep such transactions
+    short.
     """
     found = transaction(connection, asynchronous=False)
     store: Any = client._core.store

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from interlock._core.presented import Presented
 from interlock.errors import Unsupported
-from interlock.guards.presented import Presented
 from interlock.guards.sql.statements import quoted
 from interlock.guards.sql.transaction import Dialect, Transaction
 
@@ -21,8 +21,8 @@ async def claim_table(transaction: Transaction, presented: Presented, claims: st
         backend = store.traits.backend
         if not _same_kind(backend, dialect):
             raise Unsupported(
-                f"{presented.resource}: the absolute form needs the lock in the database of this transaction, but it "
-                f"lives in {backend}; guard without absolute=True"
+                f"{presented.resource}: the absolute form needs the lock in the database of this "
+                f"transaction, but it lives in {backend}; guard without absolute=True"
             )
         if dialect == "sqlite":
             claims = await _attached(transaction, store)
@@ -36,15 +36,17 @@ def _same_kind(backend: str, dialect: Dialect) -> bool:
 
 
 async def _attached(transaction: Transaction, store: Any) -> str:
-    """Return the claim table in the lock file, by the name under which the user's connection has attached it."""
+    """Return the claim table in the lock file, by the name under which the user's connection has attached
+    it.
+    """
     path = store.path
     listed = await transaction.execute("select name, file from pragma_database_list", {})
     for name, file in listed.rows:
         if file and _same_file(file, path):
             return f"{name}.claim"
     raise Unsupported(
-        f"the absolute form needs the lock file in this connection: call guards.sql.attach(connection, client) once, "
-        f"outside a transaction, for {path}"
+        "the absolute form needs the lock file in this connection: call guards.sql.attach(connection, "
+        f"client) once, outside a transaction, for {path}"
     )
 
 

@@ -26,6 +26,12 @@ create table if not exists {table} (
 insert into {table} as f (resource, token) values (:resource, :token)
 on conflict (resource) do update set token = excluded.token where f.token <= excluded.token;
 
+-- name: accept.postgresql
+-- Returns whether the row is the transaction's own; if not, a savepoint has written it, and can undo it alone.
+insert into {table} as f (resource, token) values (:resource, :token)
+on conflict (resource) do update set token = excluded.token where f.token <= excluded.token
+returning cast(xmin as text) = cast(txid_current() & 4294967295 as text);
+
 -- name: accept.mysql
 -- :resource in hexadecimal digits, so that the character set of the connection does not matter. The row count says nothing:
 -- 0 stands for a stale token and for the same one again, and clients that count found rows count otherwise.

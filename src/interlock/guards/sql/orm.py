@@ -8,17 +8,19 @@ from importlib import import_module
 from typing import Any
 
 from interlock.errors import Unsupported
-from interlock.guards.sql.dbapi import settled
+from interlock.guards.sql.dbapi import commits_each, settled
 from interlock.guards.sql.statements import named, pyformat
-from interlock.guards.sql.transaction import DIALECTS, PENDING, Dialect, Outcome, outside
+from interlock.guards.sql.transaction import DIALECTS, PENDING, Dialect, Outcome, nested, outside
 
 
 class SQLAlchemyTransaction:
     """A Session, Connection, AsyncSession or AsyncConnection.
 
-    A statement of ours runs on the connection of a session, not through the session, which might flush before it: then the
-    guard would not be the first statement.
+    A statement of ours runs on the connection of a session, not through the session, which might flush before
+    it: then the guard would not be the first statement.
     """
+
+    savepoints = 0
 
     def __init__(self, session: Any, asynchronous: bool) -> None:
         self._session = session
@@ -35,7 +37,11 @@ class SQLAlchemyTransaction:
         return DIALECTS[name]
 
     def check(self) -> None:
-        """SQLAlchemy begins by itself, except in its AUTOCOMMIT mode, which `_connection` looks for once it is connected."""
+        """SQLAlchemy begins by itself, except where `_connection` finds otherwise once it is connected."""
+
+    @property
+    def driver(self) -> Any:
+        return getattr(self._bind, "sync_connection", self._bind).connection.driver_connection
 
     async def _connection(self) -> Any:
         if self._bind is None:
@@ -43,6 +49,17 @@ class SQLAlchemyTransaction:
             blocking = getattr(self._bind, "sync_connection", self._bind)
             if getattr(blocking, "_is_autocommit_isolation", bool)():
                 raise outside("use an engine or a connection with another isolation_level than AUTOCOMMIT")
+            # The driver's connection may commit each statement without SQLAlchemy knowing it: by
+            # `connect_args`, a `creator` or a listener. Under asyncio there is an adapter before it, with an
+            # attribute of its own.
+            pooled = blocking.connection
+            if commits_each(pooled.driver_connection) or commits_each(pooled.dbapi_connection):
+                raise outside("let the driver's connection be created without autocommit")
+            if blocking.in_nested_transaction():
+                raise nested(
+                    "call it before begin_nested(), and in a session that does not join a connection's transaction "
+                    'by join_transaction_mode="create_savepoint"'
+                )
         return self._bind
 
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
@@ -54,6 +71,11 @@ class SQLAlchemyTransaction:
 
     async def end(self) -> None:
         await settled(self._session.rollback())
+        # A session that has joined the transaction of a connection may have rolled back a savepoint of it
+        # only.
+        around = None if self._bind is None else self._bind.get_transaction()
+        if around is not None and around.is_active:
+            await settled(around.rollback())
 
     async def define(self, sql: str) -> None:
         if self._session.in_transaction():
@@ -72,10 +94,36 @@ class DjangoTransaction:
         if connection.vendor not in DIALECTS:
             raise TypeError(f"guards know PostgreSQL, MySQL, MariaDB and SQLite, not {connection.vendor}")
         self.dialect: Dialect = DIALECTS[connection.vendor]
+        self.savepoints = 0
+
+    @property
+    def driver(self) -> Any:
+        return self._connection.connection
 
     def check(self) -> None:
         if not self._connection.in_atomic_block and self._connection.get_autocommit():
             raise outside("use `with transaction.atomic():`")
+        own = [each for each in self._connection.savepoint_ids[self._spared() :] if each is not None]
+        spared = self._give_up_savepoints()
+        self.savepoints = sum(each is not None for each in self._connection.savepoint_ids[:spared])
+        if own:
+            # With it go all savepoints inside it, so the program can go back to none of its own there.
+            self._connection._savepoint_commit(own[0])
+
+    def _spared(self) -> int:
+        """Return how many blocks of Django's TestCase there are around the program's own."""
+        return sum(getattr(block, "_from_testcase", False) for block in self._connection.atomic_blocks)
+
+    def _give_up_savepoints(self) -> int:
+        """Let an error in an inner `atomic` block end the whole transaction: its savepoint would undo the
+        guard alone.
+
+        Returns how many blocks of Django's TestCase there are around the program's own; these are left as
+        they are.
+        """
+        spared, savepoints = self._spared(), self._connection.savepoint_ids
+        savepoints[spared:] = [None] * len(savepoints[spared:])  # one for each block but the first
+        return spared
 
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
         with self._connection.cursor() as cursor:
@@ -84,23 +132,23 @@ class DjangoTransaction:
             return Outcome(cursor.rowcount, tuple(tuple(row) for row in rows))
 
     async def end(self) -> None:
-        """Roll back all that stands in `atomic` blocks, and let each of them refuse statements until the outermost ends.
+        """Roll back all that stands in `atomic` blocks, and let each of them refuse statements until the
+        outermost ends.
 
-        The blocks of Django's TestCase around a test are spared: their transaction is the test's, not the program's.
+        The blocks of Django's TestCase around a test are spared: their transaction is the test's, not the
+        program's.
         """
         connection = self._connection
         if not connection.in_atomic_block:
             connection.rollback()
             return
-        spared = sum(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
-        savepoints = connection.savepoint_ids  # one for each block but the first, None where a block has none
+        spared, savepoints = self._give_up_savepoints(), connection.savepoint_ids
         kept = savepoints[spared - 1] if 0 < spared <= len(savepoints) else None
         if kept is not None:
             connection._savepoint_rollback(kept)
         elif not spared:
             with connection.wrap_database_errors:
                 connection._rollback()
-        savepoints[spared:] = [None] * len(savepoints[spared:])
         connection.needs_rollback = True
 
     async def define(self, sql: str) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 from interlock.guards.sql.transaction import Transaction
 
 KNOWN = (
-    "a guard takes a connection or cursor of sqlite3, psycopg 3, PyMySQL or aiomysql, a Session or Connection of "
-    "SQLAlchemy, or a connection or an alias of Django's"
+    "a guard takes a connection or cursor of sqlite3, psycopg 3, PyMySQL or aiomysql, a Session or "
+    "Connection of SQLAlchemy, or a connection or an alias of Django's"
 )
 
 
 def transaction(session: object, *, asynchronous: bool) -> Transaction:
-    """Return the transaction that a session, connection or cursor is in; TypeError if it is none, or of the other kind."""
+    """Return the transaction that a session, connection or cursor is in; TypeError if it is none, or of
+    the other kind.
+    """
     found = _transaction(session)
     if found is None:
         raise TypeError(f"{KNOWN}, not {type(session).__module__}.{type(session).__qualname__}")

@@ -6,16 +6,31 @@
 update {table} set {changes}{column} = :token where {key} and {column} <= :token;
 
 -- name: token
--- The token in the row, read when `update` has changed nothing.
+-- The token or the mark in the row, which stays locked. On SQLite a change before it has locked the file.
 select {column} from {table} where {key} for update;
 
 -- name: token.sqlite
 select {column} from {table} where {key};
 
+-- name: lock.sqlite
+-- Changes nothing, and takes the write lock.
+update {table} set {column} = {column} where {key};
+
 -- name: mark
--- Leaves a mark in the row. :mark, the values of {key}.
+-- Leaves a mark in the row, which `token` has locked. :mark, the values of {key}.
 update {table} set {column} = :mark where {key};
 
 -- name: update_marked
 -- Changes the row if its mark is still ours. A new mark is left, so that the same change cannot be made twice. :mark, :next.
 update {table} set {changes}{column} = :next where {key} and {column} = :mark;
+
+-- name: savepoints.postgresql
+-- How many savepoints there are around this statement that have written or locked a row. A transaction holds a lock on its own number, and so does
+-- each of its savepoints until it is released or rolled back.
+select count(*) - 1 from pg_locks
+where pid = pg_backend_pid() and locktype = 'transactionid' and mode = 'ExclusiveLock' and granted;
+
+-- name: engine.mysql
+-- The engine of the table :name in :schema (null for the connection's own), if it has no transactions; no row for any other table.
+select t.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine
+where t.table_schema = coalesce(:schema, database()) and t.table_name = :name and coalesce(e.transactions, 'NO') <> 'YES';

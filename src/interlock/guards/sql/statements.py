@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 _NAME = re.compile(r"[^\W\d][\w$]*")
-# Names in quotes and texts, which may have signs of parameters in them; then parameters, and signs of the other style.
+# Names in quotes and texts, which may have signs of parameters in them; then parameters, and signs of the
+# other style.
 _TOKENS = re.compile(r"""("(?:[^"]|"")*"|`(?:[^`]|``)*`|'(?:[^']|'')*')|:(\w+)|%""")
 _QUOTES = {"postgresql": '"', "sqlite": '"', "mysql": "`"}
 
@@ -59,7 +60,9 @@ def assignments(changes: dict[str, Any], dialect: str) -> tuple[str, dict[str, A
 
 @cache
 def pyformat(sql: str) -> str:
-    """Return the statement with `%(name)s` in the place of `:name`, as psycopg, PyMySQL and Django want it."""
+    """Return the statement with `%(name)s` in the place of `:name`, as psycopg, PyMySQL and Django want
+    it.
+    """
 
     def token(found: re.Match[str]) -> str:
         return f"%({found[2]})s" if found[2] else found[0].replace("%", "%%")

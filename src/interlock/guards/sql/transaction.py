@@ -21,7 +21,9 @@ DIALECTS: dict[str, Dialect] = {
 
 @record
 class Outcome:
-    """What a statement did: how many rows it changed (-1 if the library does not say), and which it returned."""
+    """What a statement did: how many rows it changed (-1 if the library does not say), and which it
+    returned.
+    """
 
     changed: int
     rows: tuple[tuple[Any, ...], ...]
@@ -36,23 +38,48 @@ class Transaction(Protocol):
     @property
     def asynchronous(self) -> bool: ...
 
+    @property
+    def driver(self) -> Any:
+        """The driver's own connection; known once a statement has run."""
+        ...
+
+    @property
+    def savepoints(self) -> int:
+        """How many savepoints stand in the place of the transaction, as those of Django's TestCase do; known
+        after `check`.
+        """
+        ...
+
     def check(self) -> None:
-        """Raise `Unsupported` if each statement would be committed by itself."""
+        """Raise `Unsupported` if each statement would be committed by itself, or if a savepoint would undo
+        the guard alone.
+
+        SQLAlchemy may be asked only after it has connected, so its first statement raises instead.
+        """
 
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
         """Run a statement with `:name` parameters; `select` returns its rows, as tuples."""
         ...
 
     async def end(self) -> None:
-        """Roll the whole transaction back at once, whatever savepoints it has; it cannot be committed afterwards."""
+        """Roll the whole transaction back at once, whatever savepoints it has; it cannot be committed
+        afterwards.
+        """
 
     async def define(self, sql: str) -> None:
-        """Run a statement that creates something, and commit it. `Unsupported` if that would commit the user's work."""
+        """Run a statement that creates something, and commit it.
+
+        `Unsupported` if that would commit the user's work.
+        """
 
 
 AUTOCOMMIT = (
-    "a guard must be the first statement of the transaction that it protects, but this connection is in autocommit "
-    "mode and no transaction is open: {advice}, then call the guard, then read and write"
+    "a guard must be the first statement of the transaction that it protects, but this connection is in "
+    "autocommit mode and no transaction is open: {advice}, then call the guard, then read and write"
+)
+NESTED = (
+    "a guard inside a savepoint would be undone with it, while the transaction around it could still be "
+    "committed: {advice}"
 )
 PENDING = (
     "a table cannot be created inside a transaction of yours: commit it first, or use a connection of its own"
@@ -62,6 +89,11 @@ PENDING = (
 def outside(advice: str) -> Unsupported:
     """The error for a guard without a transaction."""
     return Unsupported(AUTOCOMMIT.format(advice=advice))
+
+
+def nested(advice: str) -> Unsupported:
+    """The error for a guard inside a savepoint."""
+    return Unsupported(NESTED.format(advice=advice))
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
@@ -76,9 +108,16 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def sqlstate(error: BaseException) -> str:
-    """The SQLSTATE of an error of PostgreSQL; '' if it has none."""
+    """The SQLSTATE of an error of PostgreSQL; '' if it has none.
+
+    SQLAlchemy and Django bring drivers of several kinds.
+    """
     for each in chain(error):
-        if isinstance(state := getattr(each, "sqlstate", None), str):
+        for name in ("sqlstate", "pgcode"):  # psycopg and asyncpg; psycopg2
+            if isinstance(state := getattr(each, name, None), str):
+                return state
+        fields: Any = each.args[0] if each.args else None
+        if hasattr(fields, "get") and isinstance(state := fields.get("C"), str):  # pg8000
             return state
     return ""
 
@@ -98,11 +137,22 @@ def missing_table(error: BaseException) -> bool:
     return any("no such table" in str(each) or "unknown database" in str(each) for each in chain(error))
 
 
+def missing_right(error: BaseException) -> bool:
+    """Whether a statement failed because the user may not do that to this table, its columns or its
+    schema.
+    """
+    return sqlstate(error) == "42501" or number(error) in (1142, 1143)
+
+
 def not_serializable(error: BaseException) -> bool:
-    """Whether PostgreSQL ended a transaction above READ COMMITTED because a row it needs was changed meanwhile."""
+    """Whether PostgreSQL ended a transaction above READ COMMITTED because a row it needs was changed
+    meanwhile.
+    """
     return sqlstate(error) == "40001"
 
 
 def created_meanwhile(error: BaseException) -> bool:
-    """Whether PostgreSQL refused `create table if not exists` because somebody else did the same at that moment."""
+    """Whether PostgreSQL refused `create table if not exists` because somebody else did the same at that
+    moment.
+    """
     return sqlstate(error) in ("23505", "42P07", "42710", "XX000")  # 42710: of the table's own type

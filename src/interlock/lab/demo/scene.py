@@ -11,7 +11,6 @@ from interlock.lab.demo.ledger import Write
 from interlock.lab.demo.pace import Pace
 from interlock.lab.demo.report import CAPACITY
 from interlock.model import Queue, Standing
-from interlock.who import Who
 
 WIDTH = 79
 ROWS_OF_QUEUES = 10
@@ -108,7 +107,7 @@ def _believer(sleeper: Sleeper, queue: Queue) -> list[Line]:
 
 
 def _who(scene: Scene, standing: Standing) -> Line:
-    who = Who.parse(standing.who)
+    who = standing.caller
     fate = scene.fates.get(who.thread, "")
     place = ("bad", f" {fate.upper():<11} ") if fate else ("dim", f" pid {who.pid:<7} ")
     return [("name", f"{who.thread:<9}"), place, ("", f"token {standing.token}")]

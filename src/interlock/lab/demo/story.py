@@ -86,9 +86,9 @@ class Story:
         victim.kill()
         victim.fate = "killed"
         self.narrate(
-            f"{victim.name} was killed (kill -9) while it held the lock. Nobody releases its lease. Where the kernel "
-            f"can tell that it is dead (Linux) the next is let in at once; elsewhere at the latest {self.pace.ttl:g} s "
-            "after its last renewal."
+            f"{victim.name} was killed (kill -9) while it held the lock. Nobody releases its lease. Where "
+            "the kernel can tell that it is dead (Linux) the next is let in at once; elsewhere at the "
+            f"latest {self.pace.ttl:g} s after its last renewal."
         )
         self.until(lambda: self.next_grant(crash.at) is not None, "the queue went on after the crash")
         heir = self.next_grant(crash.at)
@@ -123,7 +123,8 @@ class Story:
         self.until(lambda: self.refused(token), "the late write reached the ledger")
         self.narrate(
             "... and its next line is the late write. The ledger compares tokens in its own update: "
-            "StaleToken, refused. No lease can prevent such a write; the token, checked at the resource, does."
+            "StaleToken, refused. No lease can prevent such a write; the token, checked at the resource, "
+            "does."
         )
         self.watch(self.pace.read * 1.5)
 

@@ -45,8 +45,8 @@ class Evidence:
     def leases(self, resource: str) -> list[tuple[float, float, int]]:
         """From when to when each lease was valid, and its token, in order of entry.
 
-        A lease ends when its holder leaves, at the latest at its own deadline, or when its holder is killed. One
-        that had lapsed before its holder came to run, on a machine that busy, was never valid for it.
+        A lease ends when its holder leaves, at the latest at its own deadline, or when its holder is killed.
+        One that had lapsed before its holder came to run, on a machine that busy, was never valid for it.
         """
         ends = {
             report.token: min(report.at, report.deadline)
@@ -148,9 +148,10 @@ def the_late_write_was_refused(evidence: Evidence, nap: Nap) -> Finding:
     winner = meanwhile[0].worker if meanwhile else "nobody"
     text = (
         f"{nap.worker} was paused for {nap.resumed - nap.paused:.1f} s while it held the lock. Its lease "
-        f"lapsed and {winner} went on. Resumed, {nap.worker} knew of nothing and tried to write {late.becomes} "
-        f"over a balance of {late.balance}, with its old token. The ledger had accepted a higher one: StaleToken, "
-        f"refused. Without that check the write would have undone {undone} update{'s' * (undone != 1)}."
+        f"lapsed and {winner} went on. Resumed, {nap.worker} knew of nothing and tried to write "
+        f"{late.becomes} over a balance of {late.balance}, with its old token. The ledger had accepted a "
+        f"higher one: StaleToken, refused. Without that check the write would have undone {undone} "
+        f"update{'s' * (undone != 1)}."
     )
     return Finding(bool(meanwhile) and late.highest > nap.token, text)
 

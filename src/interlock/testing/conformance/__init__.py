@@ -9,15 +9,15 @@ through both faces. A test module of three lines runs all of it on your store:
 
 `fresh`, the first argument, names a place where nothing stands yet; it is called once a test. `open(place,
 runtime, asynchronous)` opens a store there: blocking, or for asyncio. What `suites` returns are plain classes
-with methods named `test_...`, for pytest or any runner that collects such; nothing beyond the standard library is
-imported. For readable assertions, say in your conftest.py
+with methods named `test_...`, for pytest or any runner that collects such; nothing beyond the standard
+library is imported. For readable assertions, say in your conftest.py
 
     pytest.register_assert_rewrite("interlock.testing.conformance")
 
-A store lacks an ability? It says so in its `Traits`, and the tests of it are skipped with that reason. Start with
-the suite `Claims` and work downwards: each builds on those before. `Agreement` compares your store
-with the reference (`interlock.backends.memory`) over seeded sequences and prints the seed and step at which
-they part.
+A store lacks an ability? It says so in its `Traits`, and the tests of it are skipped with that reason. Start
+with the suite `Claims` and work downwards: each builds on those before. `Agreement` compares your store with
+the reference (`interlock.backends.memory`) over seeded sequences and prints the seed and step at which they
+part.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from interlock.testing.conformance.admission import Shares
 from interlock.testing.conformance.agreement import Agreement
 from interlock.testing.conformance.barriers import Barriers, Conditions
 from interlock.testing.conformance.claims import Claims
+from interlock.testing.conformance.closing import Closing
 from interlock.testing.conformance.elections import Elections
 from interlock.testing.conformance.face import Face, SyncFace, ask, each, first, got, refused, until, within
 from interlock.testing.conformance.factory import StoreFactory
@@ -77,6 +78,7 @@ CLIENT_SUITES: list[type[Suite]] = [
     Barriers,
     Conditions,
     Guards,
+    Closing,
     Sight,
 ]
 

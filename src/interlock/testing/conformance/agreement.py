@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from interlock.backends.memory import MemoryStore, Space
-from interlock.model import EVERYTHING, Busy, Claim, Granted, Queue, Renewal, Renewed, Standing
+from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Granted, Queue, Renewal, Renewed, Standing
 from interlock.ports import Store
 from interlock.testing.conformance.store import StoreSuite
 
@@ -27,8 +27,9 @@ class Agreement(StoreSuite):
             chance = random.Random(seed)
             reference = MemoryStore(Space(self.runtime.now, self.runtime.guard()), self.runtime)
             name, claims = f"{self.name}-{seed}", list[Claim]()
+            held: set[str] = set()  # those that were told so: only these are renewed as a holder's
             for step in range(STEPS):
-                action, told = self._choose(chance, name, claims)
+                action, told = self._choose(chance, name, claims, held)
                 ours, theirs = plain(await action(store)), plain(await action(reference))
                 assert ours == theirs, (
                     f"seed {seed}, step {step}, {told}: {ours}, the reference says {theirs}"
@@ -36,16 +37,25 @@ class Agreement(StoreSuite):
                 queue, expected = plain(await store.inspect(name)), plain(await reference.inspect(name))
                 assert queue == expected, f"seed {seed}, step {step}, after {told}: {queue}, not {expected}"
 
-    def _choose(self, chance: random.Random, name: str, claims: list[Claim]) -> tuple[Action, str]:
+    def _choose(
+        self, chance: random.Random, name: str, claims: list[Claim], held: set[str]
+    ) -> tuple[Action, str]:
         if not claims or chance.random() < 0.4:
             claims.append(self._new(chance, name, claims))
         claim, draw = chance.choice(claims), chance.random()
+
+        async def claimed(store: Store) -> ClaimAnswer:
+            answer = await store.claim(claim)
+            (held.add if isinstance(answer, Granted) else held.discard)(claim.id)
+            return answer
+
         if draw < 0.5:
-            return lambda store: store.claim(claim), f"claim {claim}"
+            return claimed, f"claim {claim}"
         if draw < 0.7:
             return lambda store: store.release(name, claim.id), f"release {claim}"
-        if draw < 0.8:
-            return lambda store: store.renew([Renewal(name, claim.id, claim.ttl)], 5.0), f"renew {claim}"
+        if draw < 0.8 or (draw < 0.9 and claim.id not in held):
+            renewal = Renewal(name, claim.id, claim.ttl, waiting=claim.id not in held)
+            return lambda store: store.renew([renewal], 5.0), f"renew {renewal}"
         if draw < 0.9:
             fewer = Renewal(name, claim.id, claim.ttl, permits=claim.permits // 2, note=f"{draw}")
             return lambda store: store.renew([fewer], 5.0), f"shrink {claim}"

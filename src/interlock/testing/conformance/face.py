@@ -23,6 +23,7 @@ from interlock._core.lease import Lease
 from interlock._runtime import lifetimes
 from interlock._runtime.threads import Threads, blocking_runtime
 from interlock.log import callback_reporter
+from interlock.model import Claim, Granted
 from interlock.ports import Runtime, Store
 from interlock.testing.conformance.factory import StoreFactory
 
@@ -191,3 +192,33 @@ async def refused(kind: type[E], call: Callable[[], Any]) -> E:
     except kind as error:
         return error
     raise AssertionError(f"{kind.__name__} was not raised; the answer was {answer!r}")
+
+
+def noted(store: Any) -> list[str]:
+    """The watches that a client's store is asked for, from now on: the caller has read what it waits for
+    to change.
+    """
+    asked: list[str] = []
+
+    def noting(name: str) -> None:
+        watch = getattr(store, name)
+
+        def call(*args: Any) -> Any:
+            asked.append(name)
+            return watch(*args)
+
+        setattr(store, name, call)
+
+    for name in ("watch", "watch_register"):
+        noting(name)
+    return asked
+
+
+def forge_grants(store: Any) -> None:
+    """Tell whoever waits at this store that it holds, as an unconfirmed message does."""
+
+    async def wait(claim: Claim, *_: Any) -> Granted:
+        (standing,) = [one for one in (await store.inspect(claim.resource)).waiters if one.id == claim.id]
+        return Granted(standing.token, claim.place_ttl, unconfirmed=True)
+
+    store.wait = wait

@@ -17,11 +17,11 @@ def _open_url(place: str, runtime: Runtime, asynchronous: bool) -> Store:
 class StoreFactory:
     """Makes stores for tests.
 
-    `fresh()` names a place where nothing stands yet: a URL, or whatever `open` understands. It is called once a
-    test. `open(place, runtime, asynchronous)` opens a store there, as often as asked: all stores of one
+    `fresh()` names a place where nothing stands yet: a URL, or whatever `open` understands. It is called once
+    a test. `open(place, runtime, asynchronous)` opens a store there, as often as asked: all stores of one
     place must meet each other's claims. Without `open`, the place is a URL that `interlock.connect` takes.
-    `abandon(store)` ends a store's session as soon as it can, as if its client had crashed; only stores whose claims
-    lapse with a session need it.
+    `abandon(store)` ends a store's session as soon as it can, as if its client had crashed; only stores whose
+    claims lapse with a session need it.
     """
 
     fresh: Callable[[], str]

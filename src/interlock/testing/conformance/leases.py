@@ -7,7 +7,7 @@ from typing import Any
 from interlock import events
 from interlock._core.states import State
 from interlock.errors import AcquireTimeout, LeaseLost, NotHeld
-from interlock.testing.conformance.face import PATIENCE, got, refused, within
+from interlock.testing.conformance.face import PATIENCE, forge_grants, got, refused, within
 from interlock.testing.conformance.suite import Clocked, Suite
 from interlock.testing.lag import at_most
 
@@ -71,6 +71,25 @@ class Leases(Suite):
             lease.check()
         await self.standing(client, holders=0, waiters=0)
 
+    async def test_a_holder_that_only_waits_loses_its_lease_and_its_place(self) -> None:
+        """A waiter was told that it holds, by a stranger or by a server that has failed since: once the store
+        has said that it only waits, its place must not keep others out for a whole ttl.
+        """
+        self.needs(fair=True)
+        client, misled, next_one = self.client(), self.client(), self.client()
+        held = await got(client.lock(self.name).acquire())
+        forge_grants(misled._core.store)
+        lease = await got(misled.lock(self.name, timeout=PATIENCE).acquire())
+        await self.until(lambda: lease.state is State.LOST)
+        assert lease.loss().cause == "refused"
+        with at_most(2.0, "its place was left behind"):
+            await self.standing(client, holders=1, waiters=0)
+        held.check()
+        await got(held.release())
+        after = await got(next_one.lock(self.name, timeout=PATIENCE).acquire())
+        await got(after.release())
+        await refused(LeaseLost, lease.release)
+
     async def test_a_renewal_by_hand_gives_the_whole_ttl_again(self) -> None:
         lock = self.client(ttl=5.0).lock(self.name, renew=False)
         lease = await got(lock.acquire())
@@ -124,6 +143,16 @@ class Leases(Suite):
 
         await refused(LeaseLost, outlive)
 
+    async def test_a_body_that_ends_before_it_could_hear_of_its_eviction_learns_the_reason(self) -> None:
+        client, heard = self.client(), self.client()
+
+        async def be_evicted() -> None:
+            async with within(client.lock(self.name)):
+                await got(heard.evict(self.name, reason="drill"))
+
+        error = await refused(LeaseLost, be_evicted)
+        assert (error.cause, error.reason) == ("evicted", "drill")
+
     async def test_the_bodys_own_error_is_not_masked_by_the_loss(self) -> None:
         lock = self.client().lock(self.name, ttl=self.short, renew=False)
 
@@ -158,6 +187,38 @@ class Leases(Suite):
         assert await got(other.acquire(timeout=PATIENCE))
         assert self.runtime.now() - began >= 2 * self.short * 0.9
         await got(other.release())
+
+    async def test_min_hold_and_max_hold_count_from_the_grant_though_the_client_is_older(self) -> None:
+        """Where claims live with a session, the time of a lease may count from a keep-alive long before
+        its grant.
+        """
+        self.needs(lapses="session")
+        ttl = 10.0  # seconds: a session of exactly this length
+        client, other = self.client(ttl=ttl), self.client(ttl=ttl).lock(self.name)
+        async with within(client.lock(self.name)):
+            pass
+        await self.runtime.sleep(
+            0.2 * ttl
+        )  # the session grows old, but not so old that a claim keeps it first
+        lock = client.lock(self.name, min_hold=0.15 * ttl)
+        await got(lock.acquire())
+        began = self.runtime.now()
+        await got(lock.release())
+        assert await got(other.acquire(timeout=PATIENCE))
+        assert self.runtime.now() - began >= 0.15 * ttl
+        await got(other.release())
+        # It ends a moment before `max_hold`, and is renewed to its end though that is the end of its ttl,
+        # too.
+        began = self.runtime.now()
+        lease = await got(client.lock(self.name, max_hold=ttl).acquire())
+        await self.until(lambda: lease.state is State.LOST)
+        assert self.runtime.now() - began >= 0.95 * ttl
+        assert (await refused(LeaseLost, lease.check)).cause == "max_hold"
+
+    async def test_min_hold_keeps_those_out_who_wait_already(self) -> None:
+        await self.keeps_min_hold(
+            lambda client, min_hold: client.lock(self.name, min_hold=min_hold), capacity=1
+        )
 
     async def test_a_lease_is_not_renewed_for_an_owner_that_has_ended(self) -> None:
         client, kept = self.client(ttl=self.short), list[Any]()
@@ -238,6 +299,22 @@ class Leases(Suite):
         assert isinstance(released, events.Released)
         assert acquired.token == released.token == lease.token
         assert timed_out.waited >= 0.009
+
+    async def test_events_tell_how_long_a_lease_was_waited_for_and_how_long_it_was_held(self) -> None:
+        heard = list[events.Event]()
+        holder, waiting = self.client(), self.client(listener=heard.append)
+        lease = await got(holder.lock(self.name).acquire())
+        waiter = self.spawn(lambda: self._enter(waiting.lock(self.name)))
+        pause = 2 * self.short
+        await self.runtime.sleep(pause)
+        await got(lease.release())
+        released_at = self.runtime.now()
+        await waiter.result()
+        acquired = next(event for event in heard if isinstance(event, events.Acquired))
+        released = next(event for event in heard if isinstance(event, events.Released))
+        # A thread or task may begin late, but what was released late was waited for so long.
+        assert acquired.waited >= pause / 2
+        assert released.held <= self.runtime.now() - released_at + 0.1
 
     async def test_a_timeout_names_the_holder_and_counts_who_is_ahead(self) -> None:
         self.needs(fair=True)

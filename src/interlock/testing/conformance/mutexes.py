@@ -16,7 +16,6 @@ from interlock.model import EVERYTHING, Claim, Granted
 from interlock.testing.conformance.face import Actor, got, refused
 from interlock.testing.conformance.suite import Clocked, Suite
 from interlock.testing.lag import at_most
-from interlock.who import Who
 
 
 class Mutexes(Suite):
@@ -196,7 +195,7 @@ class Mutexes(Suite):
         ours, see = self.mutex(), self.client()
         token = self.lease(await self.take(ours)).token
         (holder,) = (await self.queue(see)).holders
-        who = Who.parse(holder.who)
+        who = holder.caller
         assert holder.token == token
         assert who.host
         assert who.pid > 0

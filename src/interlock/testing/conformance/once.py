@@ -35,6 +35,7 @@ class Once(Suite):
         assert skipped.holder.token > 0
         assert "pid" in str(skipped)
         assert [event.holder for event in heard if isinstance(event, events.Skipped)] == [skipped.holder]
+        assert not [event for event in heard if isinstance(event, events.TimedOut)]  # it has not waited
         await self.standing(client, 0, 0)
         assert await got(second()) == "ran"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from interlock.errors import InvalidSetting, SettingsMismatch, StaleToken
-from interlock.testing.conformance.face import PATIENCE, each, got, refused
+from interlock.errors import InvalidSetting, LeaseLost, NotHeld, SettingsMismatch, StaleToken, Unsupported
+from interlock.testing.conformance.face import PATIENCE, each, got, noted, refused
 from interlock.testing.conformance.suite import Suite
 from interlock.testing.lag import at_most
 
@@ -136,6 +137,10 @@ class Events(Suite):
         await refused(ValueError, lambda: event.wait(-1))
 
 
+async def _got(call: Callable[[], Any]) -> Any:
+    return await got(call())
+
+
 class Latches(Suite):
     """`latch`."""
 
@@ -152,11 +157,38 @@ class Latches(Suite):
         assert await got(theirs.count_down()) == 0
         assert await got(theirs.wait(0))
 
-    async def test_reset_starts_again_and_leaves_nothing(self) -> None:
+    async def test_reset_starts_again(self) -> None:
         latch = self.client().latch(self.name, 2)
         await got(latch.count_down(2))
         await got(latch.reset())
         assert await got(latch.count()) == 2
+
+    async def test_everyone_who_waits_goes_on_though_it_is_reset_at_once(self) -> None:
+        latch, others = self.client().latch(self.name, 2), [self.client() for _ in range(3)]
+        watches = [noted(other._core.store) for other in others]
+        waits = [partial(other.latch(self.name, 2).wait, 10) for other in others]
+        waiters = [self.spawn(partial(_got, wait)) for wait in waits]
+        await self.until(lambda: all(watches))
+        await got(latch.count_down(2))
+        await got(latch.reset())
+        await got(latch.count_down())
+        with at_most(3.0):
+            assert [await waiter.result() for waiter in waiters] == [True] * 3
+        assert not await got(latch.wait(0))
+        await got(latch.reset())
+        assert (
+            await got(self.client().latch(self.name, 5).count()) == 5
+        )  # nobody has to agree with those before
+
+    async def test_a_reset_opens_nothing(self) -> None:
+        client, latch = self.client(), self.client().latch(self.name, 2)
+        watches = noted(client._core.store)
+        waiter = self.spawn(lambda: got(client.latch(self.name, 2).wait(0.1)))
+        await self.until(lambda: watches)
+        await got(latch.count_down())
+        await got(latch.reset())
+        await got(latch.count_down())
+        assert await waiter.result() is False
 
     async def test_no_count_down_is_lost(self) -> None:
         async def count() -> None:
@@ -189,7 +221,7 @@ class Guards(Suite):
         await got(lock.release())
         second = await got(lock.acquire())
         assert await got(guard.accept(second)) == second.token
-        error = await refused(StaleToken, lambda: self.client().guard(self.name).accept(first))
+        error = await refused(StaleToken, lambda: self.client().guard(self.name).accept(first.token))
         assert (error.token, error.accepted) == (first.token, second.token)
         assert await got(guard.highest()) == second.token
         await got(lock.release())
@@ -201,3 +233,41 @@ class Guards(Suite):
         await refused(StaleToken, lambda: guard.accept(7))
         for bad in (True, "8", None, 8.0):
             await refused(TypeError, partial(guard.accept, bad))
+
+    async def test_a_lease_that_is_not_held_is_refused(self) -> None:
+        client = self.client()
+        guard, lock = client.guard(self.name), client.lock(self.name)
+        released = await got(lock.acquire())
+        await got(lock.release())
+        await refused(NotHeld, lambda: guard.accept(released))
+        evicted = await got(lock.acquire())
+        await got(client.evict(self.name, reason="the guard must hear of it"))
+        await refused(LeaseLost, lambda: evicted.renew())
+        await refused(LeaseLost, lambda: guard.accept(evicted))
+        assert await got(guard.highest()) == 0
+
+    async def test_a_lease_of_another_resource_is_refused(self) -> None:
+        client = self.client()
+        guard = client.guard(self.name)
+        lock = client.lock(f"{self.name} too")
+        lease = await got(lock.acquire())
+        await refused(Unsupported, lambda: guard.accept(lease))
+        await got(lock.release())
+        assert await got(guard.highest()) == 0
+
+    async def test_a_lease_that_others_hold_too_is_refused(self) -> None:
+        self.needs(shares="any")
+        client = self.client()
+        guard = client.guard(self.name)
+        for shared in (client.semaphore(self.name, capacity=2), client.rwlock(self.name).read()):
+            lease = await got(shared.acquire())
+            await refused(Unsupported, partial(guard.accept, lease))
+            await got(shared.release())
+        assert await got(guard.highest()) == 0
+
+    async def test_a_number_that_no_store_grants_is_refused(self) -> None:
+        guard = self.client().guard(self.name)
+        for bad in (-1, 0, 2**63, 10**30, 10**5000):
+            await refused(ValueError, partial(guard.accept, bad))
+        assert await got(guard.highest()) == 0
+        assert await got(guard.accept(2**63 - 1)) == 2**63 - 1

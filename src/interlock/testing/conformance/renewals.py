@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from interlock.model import EVERYTHING, Gone, Granted, Renewal, Renewed, Standing
 from interlock.ports import Store
+from interlock.record import replaced
 from interlock.testing.conformance.store import LONG, StoreSuite, ids
 
 
@@ -40,9 +41,44 @@ class Renewals(StoreSuite):
         store, waiter = self.store(), self.claim(place_ttl=self.short)
         await self.held(store, self.claim())
         await self.waiting(store, waiter)
-        (answer,) = await store.renew([Renewal(self.name, waiter.id, LONG)], 5.0)
+        (answer,) = await store.renew([Renewal(self.name, waiter.id, LONG, waiting=True)], 5.0)
         assert isinstance(answer, Renewed)
         assert (await store.inspect(self.name)).waiters[0].lapses_in > LONG / 2
+
+    async def test_a_claim_that_only_waits_is_never_renewed_as_a_holder_s(self) -> None:
+        self.needs(fair=True)
+        store, holder, waiter = self.store(), self.claim(), self.claim()
+        await self.held(store, holder)
+        await self.waiting(store, waiter)
+        asked = [Renewal(self.name, id, LONG) for id in (holder.id, waiter.id)]
+        for note in (
+            None,
+            "mine",
+        ):  # some stores have a way of their own for a renewal that changes more than the time
+            first, second = await store.renew([replaced(one, note=note) for one in asked], 5.0)
+            assert isinstance(first, Renewed)
+            assert second == Gone()
+        (answer,) = await store.renew([Renewal(self.name, waiter.id, LONG, permits=0)], 5.0)
+        assert answer == Gone()
+        await store.release(self.name, holder.id)
+        assert isinstance(await store.claim(waiter), Granted)
+        (answer,) = await store.renew([Renewal(self.name, waiter.id, LONG)], 5.0)
+        assert isinstance(answer, Renewed)
+
+    async def test_a_claim_that_is_told_of_its_grant_is_renewed_as_a_holder_s(self) -> None:
+        self.needs(fair=True)
+        store, holder, waiter = self.store(), self.claim(), self.claim()
+        await self.held(store, holder)
+        busy = await self.waiting(store, waiter)
+        await store.release(self.name, holder.id)
+
+        async def told() -> bool:
+            granted = await store.wait(waiter, busy, self.short)
+            return granted is not None or isinstance(await store.claim(waiter), Granted)
+
+        await self.until(told)
+        (answer,) = await store.renew([Renewal(self.name, waiter.id, LONG)], 5.0)
+        assert isinstance(answer, Renewed)
 
     async def test_what_lapsed_is_gone_and_nothing_is_re_created(self) -> None:
         store, claim = self.store(), self.claim(ttl=self.short)

@@ -64,6 +64,11 @@ class Semaphores(Suite):
         await waiter.result()
         await got(ours.release(2))
 
+    async def test_min_hold_keeps_those_out_who_wait_already(self) -> None:
+        await self.keeps_min_hold(
+            lambda client, min_hold: self.semaphore(2, client, min_hold=min_hold), capacity=2
+        )
+
     async def test_a_heavy_waiter_is_not_starved_by_light_ones(self) -> None:
         self.needs(fair=True)
         light, see = self.semaphore(2), self.client()

@@ -30,7 +30,10 @@ class StoreSuite(Suite):
         return answer
 
     async def let_in(self, store: Store, claim: Claim) -> Granted:
-        """The grant that follows from what another client has done. Of several servers, the one that is asked may learn of that a moment later."""
+        """The grant that follows from what another client has done.
+
+        Of several servers, the one that is asked may learn of that a moment later.
+        """
         if self.traits.survives != "minority":
             return await self.held(store, claim)
 
@@ -47,7 +50,9 @@ class StoreSuite(Suite):
         return answer
 
     async def lapse(self, store: Store, claim: Claim) -> None:
-        """Wait until this claim, which nobody renews, has lapsed; with a session, so have all others of the store."""
+        """Wait until this claim, which nobody renews, has lapsed; with a session, so have all others of
+        the store.
+        """
         self.crash(store)
         other = self.store()
 

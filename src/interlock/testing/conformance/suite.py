@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar
 from unittest import SkipTest
@@ -18,7 +18,9 @@ from interlock.testing.lag import Lag, stretched
 
 
 class Clocked:
-    """Asks questions of a store that take no time on a quiet machine, and notes how long the slowest answer took."""
+    """Asks questions of a store that take no time on a quiet machine, and notes how long the slowest
+    answer took.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -129,7 +131,9 @@ class Suite:
                 raise SkipTest(f"{traits.backend}: its trait {name} is {have!r}, this needs {value!r}")
 
     def crash(self, store: Store) -> None:
-        """End a store's session as a crash of its client does; where claims lapse by themselves, waiting is enough."""
+        """End a store's session as a crash of its client does; where claims lapse by themselves, waiting
+        is enough.
+        """
         if self.traits.lapses == "session":
             assert self.stores.abandon is not None, "the factory of a session store says how to abandon one"
             self.stores.abandon(store)
@@ -144,10 +148,11 @@ class Suite:
     async def with_a_ttl_that_the_machine_can_keep(
         self, kept: Callable[[float, Clocked], Coroutine[Any, Any, bool]]
     ) -> None:
-        """Run a test of renewals, `kept(ttl, clocked)`, and again with a longer ttl where the machine was too slow for it.
+        """Run a test of renewals, `kept(ttl, clocked)`, and again with a longer ttl where the machine was too
+        slow for it.
 
-        A machine that does not run the keeper for half a ttl costs any lease, and so does a server that takes as long for
-        an answer: servers that others have started are not in `Lag`, so they are clocked.
+        A machine that does not run the keeper for half a ttl costs any lease, and so does a server that takes
+        as long for an answer: servers that others have started are not in `Lag`, so they are clocked.
         """
         for ttl in (2 * self.short, 6 * self.short, 20 * self.short):
             clocked = Clocked(self.runtime)
@@ -173,6 +178,42 @@ class Suite:
 
         found: Queue = await self.until(so)
         return found
+
+    async def keeps_min_hold(self, make: Callable[[Any, float], Any], capacity: int) -> None:
+        """Check that waiters which come in one after the other keep a `min_hold` each, however long they have
+        waited.
+
+        `make(client, min_hold)` makes a lock of this capacity. All waiters stand in the queue before the
+        first of them comes in, for longer than `min_hold`. The one clock is the test's own, and lag cannot
+        hurt: a waiter that is late comes in later, not earlier.
+        """
+        min_hold, turns, see = 2 * self.short, 3, self.client()
+        holding = [make(see, min_hold) for _ in range(capacity)]
+        for held in holding:
+            await got(held.acquire())
+        clients = [self.client() for _ in range(2)]
+        came_in = list[float]()
+
+        async def enter(number: int) -> None:
+            lock = make(clients[number % 2], min_hold)
+            assert await got(lock.acquire(timeout=PATIENCE))
+            came_in.append(self.runtime.now())
+            await got(lock.release())
+
+        waiters = [self.spawn(partial(enter, number)) for number in range(turns * capacity)]
+        if self.traits.fair:
+            await self.standing(see, holders=capacity, waiters=len(waiters))
+        await self.runtime.sleep(1.5 * min_hold)
+        began = self.runtime.now()
+        for held in holding:
+            await got(held.release())
+        for waiter in waiters:
+            await waiter.result()
+        for turn in range(1, turns):
+            after = sorted(came_in)[turn * capacity] - began
+            assert after >= turn * min_hold * 0.95, (
+                f"turn {turn} came in after {after:.2f} s, with a min_hold of {min_hold:.2f} s"
+            )
 
 
 def _runnable(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:

@@ -1,4 +1,6 @@
-"""What `Store.wait`, `watch` and `watch_register` promise: nobody sleeps through a change, nobody oversleeps."""
+"""What `Store.wait`, `watch` and `watch_register` promise: nobody sleeps through a change, nobody
+oversleeps.
+"""
 
 from __future__ import annotations
 

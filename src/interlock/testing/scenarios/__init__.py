@@ -1,4 +1,7 @@
-"""The scenarios: rounds that workers repeat. A round is one turn of one worker, written as a user would write it."""
+"""The scenarios: rounds that workers repeat.
+
+A round is one turn of one worker, written as a user would write it.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +28,6 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 SESSION_SCENARIOS: dict[str, Scenario] = {**SCENARIOS, "forgotten": Scenario(leases.forgotten)}
-"""Also what only sessions make hard: where claims lapse by themselves, a holder that forgets its lease does no harm."""
+"""Also what only sessions make hard: where claims lapse by themselves, a holder that forgets its lease
+does no harm.
+"""

@@ -77,7 +77,7 @@ async def barrier(run: ScenarioRun, process: ClientProcess) -> None:
     """Nobody passes before enough have arrived; the dead count only as long as their presence lives."""
     meeting = process.client.barrier("b", 2)
     room, world = meeting._core.room, run.cluster.world
-    room.ttl = run.cluster.ttl
+    room.longest = run.cluster.ttl
     there: dict[int, float] = run.memory.setdefault("there", {})  # visits, and until when each may count
     met: dict[int, int] = run.memory.setdefault("met", {})  # by visit: most who were there during it
     limit = (0.5 + run.random.random()) * run.cluster.ttl
@@ -105,7 +105,7 @@ async def condition(run: ScenarioRun, process: ClientProcess) -> None:
     """Producers and consumers: what is produced is consumed, and nobody waits beside a full box."""
     box = run.memory.setdefault("box", {"items": 0, "closed": False})
     ready = process.client.condition("c")
-    ready._core.room.ttl = run.cluster.ttl
+    ready._core.room.longest = run.cluster.ttl
     async with ready:
         if run.chance(0.5):
             box["items"] += 1

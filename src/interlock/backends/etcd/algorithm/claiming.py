@@ -6,36 +6,37 @@
               then      put the key under the session's lease, and look at the queue, unless it is long
               else      look for the reason, and at the queue
 
-The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes through raft, so the look in
-it is up to date and shows the claim itself. Repeating a claim after a lost answer finds its own key.
+The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes
+through raft, so the look in it is up to date and shows the claim itself. Repeating a claim after a lost
+answer finds its own key.
 
-To sort a queue, the server reads all of it, on every member. A claim that has just entered is behind all others: if it shares with
-nobody, it waits, and need not know for whom. It reads a few keys and how many there are, and the wait finds out the rest (see `crowds`).
+To sort a queue, the server reads all of it, on every member. A claim that has just entered is behind all
+others: if it shares with nobody, it waits, and need not know for whom. It reads a few keys and how many there
+are, and the wait finds out the rest (see `crowds`).
 
-A key is used again by the next claim of the same client (see `key_names`). So whatever is read at a key belongs to a claim only if
-the id in its value is that claim's, and every deletion compares the revision of the creation, if it is known. If it is not, because
-an answer is missing, the key is never used again.
+A key is used again by the next claim of the same client (see `key_names`). So whatever is read at a key
+belongs to a claim only if the id in its value is that claim's, and every deletion compares the revision of
+the creation, if it is known. If it is not, because an answer is missing, the key is never used again.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.keeping import COMMIT, fresh_lease, litter_lease, session_for
-from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session
+from interlock.backends.etcd.algorithm.keeping import COMMIT, grant_lease, litter_lease, session_for
+from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
+from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
-    GRANT,
     RANGE,
-    LeaseAnswer,
     RangeAnswer,
     TxnAnswer,
     compared,
@@ -56,6 +57,7 @@ from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, en
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone, Standing
 
+HIGHEST_FLOOR = 2**62  # tokens above it still fit into 63 bits, as guards compare them
 TRIES = 4  # sessions that may end under one claim before it counts as unavailable
 
 
@@ -64,9 +66,9 @@ class _Again(Exception):
 
 
 async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
-    if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
-        timeout = max(timeout, COMMIT)
     deadline = await side.begin(timeout)
+    if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
+        deadline.at += max(0.0, COMMIT - timeout)
     new, unanswered = side.sessions.own(asked_for.id) is None, asked_for.id in side.sessions.unanswered
     for attempt in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)
@@ -105,7 +107,8 @@ async def _claim(
         if waits is not None:
             return waits
     if known is not None or (claim.queued and held.name.number):
-        # The comparison that nobody stands there reads all who do; and where we have another claim, somebody does.
+        # The comparison that nobody stands there reads all who do; and where we have another claim, somebody
+        # does.
         return await _enter(side, session, held, claim, known, None, asked, deadline)
     request = _quick_request(side, session, held, claim, floor)
     answer = await side.txn(request, deadline, unsure=lambda: side.sessions.leave_unanswered(claim.id))
@@ -115,6 +118,7 @@ async def _claim(
     held.stands(created, side.runtime.now())
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
+    held.admitted = True
     return session.granted(created + floor[1], claim.ttl, asked)
 
 
@@ -128,7 +132,8 @@ async def _enter(
     asked: float,
     deadline: CallTime,
 ) -> ClaimAnswer:
-    """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first `answer` may be there.
+    """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first
+    `answer` may be there.
 
     Long because each answer of the Txn leads to one of these ways, and their order matters.
     """
@@ -231,7 +236,10 @@ def _sound(keys: Keys, gone: bytes, since: int) -> list[bytes]:
 def _quick_request(
     side: Side, session: Session, held: OwnClaim, claim: Claim, floor: tuple[int, int]
 ) -> bytes:
-    """The whole Txn of a claim. From one claim to the next, only its tombstone's name and its value differ."""
+    """The whole Txn of a claim.
+
+    From one claim to the next, only its tombstone's name and its value differ.
+    """
     keys, gone, value = side.keys, side.keys.gone(claim.id), claim_value(claim, floor[1])
     start, to_value, to_gone, to_value_again, to_gone_again, end = _quick_parts(
         *(keys, claim.resource, held.name.key, session.lease, floor[0]),
@@ -286,6 +294,11 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
         found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
     except ValueError:
         raise StoreUnfit(f"{side.place}: {side.keys.floor.decode()} must hold a whole number") from None
+    if not 0 <= found[1] < HIGHEST_FLOOR:
+        raise StoreUnfit(
+            f"{side.place}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as microseconds "
+            f"since 1970 are, not one of {len(str(found[1]))} digits"
+        )
     moved, side.sessions.floor = found != side.sessions.floor, found
     return moved
 
@@ -305,8 +318,9 @@ async def _make_way(
 ) -> None:
     """Prepare the next try of a claim that has not entered because something stands at its key.
 
-    If it is the claim itself, it stands between the front and the end of what was read: the next look ends at it. Otherwise it
-    is an earlier claim of this client: one that lingers, or one whose request arrived after it was given up. Nobody owns the latter.
+    If it is the claim itself, it stands between the front and the end of what was read: the next look ends at
+    it. Otherwise it is an earlier claim of this client: one that lingers, or one whose request arrived after
+    it was given up. Nobody owns the latter.
     """
     sessions = side.sessions
     if found.claim_id == claim.id:
@@ -321,7 +335,9 @@ async def _make_way(
 def _in_crowd(
     side: Side, session: Session, held: OwnClaim, claim: Claim, created: int, ahead: int, since: float
 ) -> Busy:
-    """The answer for a claim that has entered a long queue: it waits, behind our own waiters if there are any."""
+    """The answer for a claim that has entered a long queue: it waits, behind our own waiters if there are
+    any.
+    """
     held.stands(created, side.runtime.now())
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
@@ -332,7 +348,8 @@ def _in_crowd(
 async def _waits_in_crowd(
     side: Side, held: OwnClaim, claim: Claim, known: Place, deadline: CallTime
 ) -> Busy | None:
-    """The answer for a claim of a crowd that asks again and still stands; None if it does not, or nobody knows.
+    """The answer for a claim of a crowd that asks again and still stands; None if it does not, or nobody
+    knows.
 
     Whether it is its turn, the wait that follows finds out.
     """
@@ -346,7 +363,10 @@ async def _waits_in_crowd(
 
 
 async def _holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
-    """The holder that a crowd waits for. It is only named in messages, so one waiter of the crowd asks for all of them."""
+    """The holder that a crowd waits for.
+
+    It is only named in messages, so one waiter of the crowd asks for all of them.
+    """
     crowd, now = side.sessions.crowd(claim.resource), side.runtime.now()
     recent, holder = crowd.holder(now)
     if recent or not await side.sessions.take_lead(("holder", claim.resource), side.runtime, deadline.left()):
@@ -402,8 +422,11 @@ async def _standing(
     place = seen.place(own.key)
     if place is not None and seen.fits(claim, place):
         waited = sessions.places.pop(claim.id, None)
-        if waited is not None:
-            await _mark(side, own, deadline)
+        # If it entered before this Txn, somebody may have come behind it, also if its caller has never heard
+        # that it waits.
+        if waited is not None or (view.marks(claim) and not answer.succeeded):
+            await _mark(side, claim, own, deadline)
+        held.admitted = True
         return session.granted(own.token, claim.ttl, asked)
     return _waits(side, session, held, claim, seen, own, answer, asked)
 
@@ -434,7 +457,9 @@ def _waits(
 
 
 def mark(own: Entry) -> bytes:
-    """The Txn by which a claim that has waited says when it was admitted; for operators, and for those who watch it."""
+    """The Txn by which a claim that has waited says when it was admitted; for operators, and for those who
+    watch it.
+    """
     said = {**(own.said or {}), "admitted": round(time.time(), 3)}
     return txn(
         [created_at(own.key, own.created), modified_at(own.key, own.modified)],
@@ -442,12 +467,47 @@ def mark(own: Entry) -> bytes:
     )
 
 
-async def _mark(side: Side, own: Entry, deadline: CallTime) -> None:
+async def _mark(side: Side, claim: Claim, own: Entry, deadline: CallTime) -> None:
     if own.said is not None and "admitted" not in own.said:
+        if view.marks(claim):
+            side.sessions.let_in[claim.id] = own
         try:
             await side.txn(mark(own), deadline)
+            side.sessions.let_in.pop(claim.id, None)
         except InterlockError:
-            pass  # a convenience; those who wait for it look by themselves in the end
+            pass  # a convenience, unless others wait for it: then it is repeated
+
+
+def post_mark(side: Side, line: Line, claim: Claim, own: Entry) -> None:
+    """Say that a claim was let in, without waiting for the answer.
+
+    If others may wait for that, it is repeated until it is answered.
+    """
+    if own.said is None:
+        return
+    if not view.marks(claim):
+        line.post(messages.TXN, mark(own))
+        return
+    side.sessions.let_in[claim.id] = own
+    line.post(messages.TXN, mark(own), lambda: side.sessions.let_in.pop(claim.id, None))
+
+
+def post_marks_again(sessions: Sessions, line: Line) -> None:
+    """Repeat on a new connection what may have got lost with the one before it."""
+    for id, own in list(sessions.let_in.items()):
+        line.post(messages.TXN, mark(own), partial(sessions.let_in.pop, id, None))
+
+
+async def mark_again(side: Side, deadline: CallTime) -> None:
+    """Repeat it for all whose answer has not been seen.
+
+    Called by the keeper: nobody else may have anything to send.
+    """
+    for id, own in list(side.sessions.let_in.items()):
+        if deadline.passed():
+            return
+        await side.txn(mark(own), deadline)
+        side.sessions.let_in.pop(id, None)
 
 
 # ---- removing ---------------------------------------------------------------------------
@@ -471,14 +531,17 @@ async def release(side: Side, resource: str, id: str, linger: float, timeout: fl
             removal += txn([], [put_op(put(side.keys.gone(id), RELEASED, lease))])
         except StoreUnfit:
             pass  # a full server still deletes
+    unsure: list[bool] = []  # a try that had no answer may have removed it: then it is gone by our own doing
     try:
-        answer = await side.txn(removal, deadline, again=False)
+        answer = await side.txn(removal, deadline, unsure=lambda: unsure.append(True))
     except BaseException:
-        if own is not None:
-            own.answered = False
+        unsure.append(True)
         raise
+    finally:
+        if own is not None and unsure:
+            own.answered = False
     # What was compared at a known revision was there.
-    removed = answer.succeeded and (created > 0 or answer.deleted(0) == 1)
+    removed = bool(unsure) or (answer.succeeded and (created > 0 or answer.deleted(0) == 1))
     side.sessions.leave(id, again=created > 0)
     return removed
 
@@ -510,9 +573,11 @@ async def _release_others(side: Side, resource: str, id: str, deadline: CallTime
 
 
 async def _linger(side: Side, resource: str, id: str, linger: float, deadline: CallTime) -> bool | None:
-    """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not hold.
+    """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not
+    hold.
 
-    The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed or released again.
+    The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed
+    or released again.
     """
     folder, gone = side.keys.folder(resource), side.keys.gone(id)
     found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
@@ -529,7 +594,7 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
     if sum(entry.permits(capacity) for entry in queue) > capacity:
         return None
     ttl = max(1, math.ceil(linger))
-    lease = LeaseAnswer(await side.call(GRANT, messages.grant(ttl, fresh_lease()), deadline)).lease
+    lease, _ = await grant_lease(side, ttl, deadline)
     said = {**own.said, "lingering": True, "ttl": float(ttl)}
     answer = await side.txn(
         txn(
@@ -546,7 +611,8 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
 async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime) -> None:
     """Delete what stands at a key under our lease, if no claim of this client is there.
 
-    The key was listed a moment ago, and may be another claim's by now: so what stands there is read first, and compared.
+    The key was listed a moment ago, and may be another claim's by now: so what stands there is read first,
+    and compared.
     """
     for kv in (await side.range(get(key), deadline)).kvs:
         found = Entry(kv)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+
 from interlock._core.admission import admitted
 from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import escaped
@@ -15,16 +18,17 @@ from interlock.backends.etcd.wire.messages import (
     created_at,
     delete_op,
     get,
+    get_op,
     put,
     put_op,
     txn,
 )
+from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.values import Entry, evicted
-from interlock.errors import ForeignKey
-from interlock.model import Queue, Standing
+from interlock.errors import ForeignKey, StoreUnavailable, Unreached
+from interlock.model import NEVER, Queue, Standing
 
 ASKED = 8  # leases whose remaining time is asked for; of others, their whole ttl is shown
-FOR_EVER = 365 * 86400.0  # what is shown for a key that never lapses
 PAGE = 1000  # keys read at a time
 
 
@@ -42,7 +46,7 @@ async def _queue(side: Side, resource: str, entries: list[Entry], deadline: Call
         return Queue(resource, 0, ())
     capacity = _capacity(entries)
     inside = admitted([entry.permits(capacity) for entry in entries], capacity)
-    left: dict[int, float] = {0: FOR_EVER}
+    left: dict[int, float] = {0: NEVER}
     for entry in entries:
         if lapses and entry.lease not in left and len(left) <= ASKED:
             request = messages.of_lease(entry.lease)
@@ -61,7 +65,9 @@ def _capacity(entries: list[Entry]) -> int:
 
 
 async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) -> list[str]:
-    """Names in the order of code points, which is not the order of the keys: all under the prefix are read."""
+    """Names in the order of code points, which is not the order of the keys: all under the prefix are
+    read.
+    """
     deadline = await side.begin(timeout)
     start = side.keys.root + escaped(prefix)
     end = start[:-1] + bytes((start[-1] + 1,)) if prefix else side.keys.root_end
@@ -70,11 +76,14 @@ async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) 
     while more:
         deadline = side.within(timeout)  # for each page: there may be many
         answer = await side.range(get(start, end, limit=PAGE, keys_only=True), deadline)
+        before = start
         for kv in answer.kvs:
             name, start = side.keys.resource_of(kv.key)
             if name is not None and b"/" in kv.key[len(side.keys.root) :]:
                 names.add(name)
         more = answer.more
+        if more and start <= before:
+            raise MalformedMessage("a list of keys does not go on")
     return sorted(name for name in names if name.startswith(prefix) and name > after)[:limit]
 
 
@@ -94,17 +103,37 @@ async def evict(
         if entry.foreign and not (foreign and (entry.lease or no_expiry)):
             raise ForeignKey(resource, "string", expires=bool(entry.lease))
     met: list[Standing] = []
-    for entry, standing in victims:
-        if await _evicted(side, entry, reason, side.within(timeout)):
-            met.append(standing)
+    call = secrets.token_hex(8)
+    for number, (entry, standing) in enumerate(victims):
+        try:
+            if await _evicted(side, entry, reason, f"{call}-{number}", side.within(timeout)):
+                met.append(standing)
+        except Unreached as error:
+            if not met:
+                raise
+            raise StoreUnavailable(str(error)) from None  # some were evicted before
     return met
 
 
-async def _evicted(side: Side, victim: Entry, reason: str, deadline: CallTime) -> bool:
-    """Remove one key, if it is still the one that was seen, and leave the reason for its owner."""
-    then = [delete_op(victim.key)]
+async def _evicted(side: Side, victim: Entry, reason: str, call: str, deadline: CallTime) -> bool:
+    """Remove one key, if it is still the one that was seen, and leave the reason for its owner.
+
+    `call` is the id of this removal. It is left as well, so that a repetition after a lost answer is told
+    that it was done.
+    """
+    try:
+        return await _removed(side, victim, reason, call, deadline)
+    except LeaseNotFound:  # the lease for tombstones was revoked by somebody, so nothing was done
+        side.sessions.litter = None
+        return await _removed(side, victim, reason, call, deadline)
+
+
+async def _removed(side: Side, victim: Entry, reason: str, call: str, deadline: CallTime) -> bool:
+    done = side.keys.eviction(call)
+    lease = await litter_lease(side, deadline, 0.0 if victim.foreign else victim.ttl)
+    then = [delete_op(victim.key), put_op(put(done, b"", lease))]
     if not victim.foreign:
-        lease = await litter_lease(side, deadline, victim.ttl)
         then.append(put_op(put(side.keys.gone(victim.claim_id), evicted(reason), lease)))
-    answer = await side.txn(txn([created_at(victim.key, victim.created)], then), deadline)
-    return answer.succeeded
+    otherwise = [get_op(get(done))]
+    answer = await side.txn(txn([created_at(victim.key, victim.created)], then, otherwise), deadline)
+    return answer.succeeded or bool(answer.ranged(0).kvs)

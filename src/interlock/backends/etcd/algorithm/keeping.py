@@ -1,9 +1,12 @@
 """Begins sessions, keeps them alive, and ends them.
 
-What counts as kept: a keep-alive is answered by whichever server believes that it leads. A leader that was frozen, and has been
-replaced meanwhile, still believes so for a moment after it wakes up. Therefore a keep-alive counts only once a linearizable read,
-sent after its answer on the same line, was answered in the same raft term, and the member had told that term before the keep-alive
-was sent. A term has one leader, and a majority confirmed it after the keep-alive; so it led while it answered.
+What counts as kept: a keep-alive is answered by whichever server believes that it leads. A leader that was
+frozen, and has been replaced meanwhile, still believes so for a moment after it wakes up. Therefore a
+keep-alive counts only once a Txn that goes through the log, sent after its answer on the same line, was
+answered in the same raft term, and the member had told that term before the keep-alive was sent. A term has
+one leader, and a majority accepted its entry after the keep-alive; so it led while it answered. A
+linearizable read proves less: before etcd 3.4.42, 3.5.28 and 3.6.9, a deposed leader can confirm one (etcd
+20418, staged in tests/etcd/test_stale_read.py).
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ import time
 
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.errors import LeaseNotFound, NotAuthenticated
+from interlock.backends.etcd.errors import LeaseExists, LeaseNotFound, NotAuthenticated, NotProcessed, Refused
 from interlock.backends.etcd.transport.calltime import CallTime
+from interlock.backends.etcd.transport.cluster import PAUSE
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
-from interlock.backends.etcd.wire.messages import LeaseAnswer, RangeAnswer
+from interlock.backends.etcd.wire.messages import LeaseAnswer, TxnAnswer
 from interlock.errors import InterlockError, StoreUnavailable
 
-COMMIT = 0.25  # seconds that a commit has at least: it waits for the disks of a majority, however hurried the caller is
+# Seconds that a commit has at least: it waits for the disks of a majority, however hurried the caller is.
+COMMIT = 0.25
 LITTER = 120  # seconds that the lease for tombstones and deleted registers lives,
 LITTERED = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
 
@@ -28,6 +33,24 @@ LITTERED = 58.0  # and seconds for which it is used: so each of them stays for a
 def fresh_lease() -> int:
     """An id of ours for a lease: 62 random bits."""
     return secrets.randbits(62) | 1
+
+
+async def grant_lease(side: Side, ttl: int, deadline: CallTime) -> tuple[int, float]:
+    """A new lease and its ttl.
+
+    The id is ours, so the request may be repeated: if the lease exists, an earlier try was carried out.
+    """
+    lease, unsure = fresh_lease(), list[bool]()
+    try:
+        answer = await side.transport.call(
+            messages.GRANT, messages.grant(ttl, lease), deadline, unsure=lambda: unsure.append(True)
+        )
+    except LeaseExists:
+        if not unsure:
+            raise
+        return lease, float(ttl)
+    granted = LeaseAnswer.of_grant(answer)
+    return granted.lease, float(granted.ttl)
 
 
 async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
@@ -53,6 +76,10 @@ async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
                 await keep(side, session, deadline)
         except LeaseNotFound:
             continue  # it has ended; the next turn begins another
+        except (Refused, NotProcessed):
+            if deadline.left() <= PAUSE:
+                raise
+            await side.transport.pause(PAUSE)  # the leader changes
         finally:
             side.sessions.landed(("session", step(ttl)))
 
@@ -61,16 +88,16 @@ async def _begin(side: Side, ttl: float, deadline: CallTime) -> None:
     """Begin a session; that is a part of connecting."""
     wanted, extra = step(ttl), min(deadline.connecting, COMMIT)
     asked = side.runtime.now()  # before the question: a slow answer must shorten the session
-    granted = await side.call(
-        messages.GRANT, messages.grant(wanted, fresh_lease()), side.within(deadline.left() + extra)
-    )
+    lease, granted = await grant_lease(side, wanted, side.within(deadline.left() + extra))
     deadline.connected(min(extra, side.runtime.now() - asked))
-    answer = LeaseAnswer(granted)
-    side.sessions.begin(Session(answer.lease, wanted, float(answer.ttl), asked))
+    side.sessions.begin(Session(lease, wanted, granted, asked))
 
 
 async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
-    """Give up a session whose time has passed on our clock. If the server still has it, that would be of use to nobody."""
+    """Give up a session whose time has passed on our clock.
+
+    If the server still has it, that would be of use to nobody.
+    """
     side.sessions.lose(session)
     try:
         line = await side.line(deadline.left())
@@ -82,22 +109,24 @@ async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
 async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool = False) -> None:
     """Keep a session alive; with `listed`, also list the keys under its lease.
 
-    Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if nobody knows.
+    Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if
+    nobody knows.
     """
     for attempt in range(2):
         line = await side.line(deadline.left())
-        share = _share(side, deadline, attempt)
+        share, token = _share(side, deadline, attempt), line.token
         asked, sent = side.runtime.now(), time.monotonic()
         if session.lapsed(asked):
             await forsake(side, session, deadline)
             raise LeaseNotFound("its time has passed")
+        line.note_request(sent)
         try:
             confirmed = await _confirmed(side, line, session, share, listed)
         except LeaseNotFound:
             side.sessions.lose(session)
             raise
         except NotAuthenticated as error:  # perhaps nobody but the keeper has spoken to the server for long
-            await side.transport.log_in_again(line, error, _time(line, deadline), attempt + 1)
+            await side.transport.log_in_again(line, error, _time(line, deadline), attempt + 1, token)
             continue
         except StoreUnavailable as error:
             side.transport.leave(line, error, sent)
@@ -132,8 +161,10 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTim
         request = messages.of_lease(session.lease, keys=True)
         found = LeaseAnswer(await line.call(messages.TIME_TO_LIVE, request, _time(line, deadline)))
         gone = found.ttl < 0  # 0 is what is left of the last second
-    read = messages.get(side.keys.root, limit=1, keys_only=True)
-    after = RangeAnswer.of(await line.call(messages.RANGE, read, _time(line, deadline))).header.term
+    # It deletes nothing, so it makes no revision; but a Txn that might change something is an entry of the
+    # log.
+    proof = messages.txn([messages.created_at(side.keys.never, 0)], [messages.delete_op(side.keys.never)])
+    after = TxnAnswer(await line.call(messages.TXN, proof, _time(line, deadline))).header.term
     line.term, line.served = after, time.monotonic()
     if not before == kept.header.term == after:
         return False
@@ -152,13 +183,11 @@ async def litter_lease(side: Side, deadline: CallTime, least: float = 0.0) -> in
     """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
     now = side.runtime.now()
     if least > LITTERED:
-        answer = await side.call(messages.GRANT, messages.grant(int(least) + 2, fresh_lease()), deadline)
-        return LeaseAnswer(answer).lease
+        return (await grant_lease(side, int(least) + 2, deadline))[0]
     kept = side.sessions.litter
     if kept is not None and now < kept[1] + LITTERED:
         return kept[0]
-    answer = await side.call(messages.GRANT, messages.grant(LITTER, fresh_lease()), deadline)
-    lease = LeaseAnswer(answer).lease
+    lease, _ = await grant_lease(side, LITTER, deadline)
     side.sessions.litter = lease, now
     return lease
 

@@ -1,11 +1,13 @@
 """The names of the keys of a client's claims. A key is used again once its claim has left (decision 0029).
 
-etcd keeps each key that ever existed in its index until it is compacted, and whoever asks what stands under a name passes all of
-them. So a client does not use a new key for each claim. Its keys consist of a random word of its own and a number: for each resource,
-the lowest number that none of its claims uses. They are as many as its claims have ever been at once.
+etcd keeps each key that ever existed in its index until it is compacted, and whoever asks what stands under a
+name passes all of them. So a client does not use a new key for each claim. Its keys consist of a random word
+of its own and a number: for each resource, the lowest number that none of its claims uses. They are as many
+as its claims have ever been at once.
 
-Nothing is remembered of a resource on which the client has no claim. A key about which a request may still be under way must not be
-used again; then the client takes another word, and all its old keys are out of use at once.
+Nothing is remembered of a resource on which the client has no claim. A key about which a request may still be
+under way must not be used again; then the client takes another word, and all its old keys are out of use at
+once.
 """
 
 from __future__ import annotations
@@ -65,5 +67,7 @@ def _name(keys: Keys, resource: str, word: str, number: int, reader: bool) -> Ke
 
 
 def _fresh_word() -> str:
-    """If two clients had the same one, they would find each other's keys in the way: it need not be longer."""
+    """If two clients had the same one, they would find each other's keys in the way: it need not be
+    longer.
+    """
     return secrets.token_hex(8)

@@ -1,4 +1,6 @@
-"""Registers: the version is the revision of the last write, so it rises across deletions and never repeats."""
+"""Registers: the version is the revision of the last write, so it rises across deletions and never
+repeats.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +45,7 @@ async def _write(
             [get_op(get(key))],
         ),
         deadline,
+        again=False,  # the core repeats it, which must know that the first copy may have counted
     )
     if answer.succeeded:
         return Versioned(value, answer.header.revision)

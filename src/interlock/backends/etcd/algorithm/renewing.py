@@ -1,9 +1,10 @@
 """Renewals: a few requests for any number of claims.
 
-Every session that is involved is kept once, and the server lists the keys under its lease: a claim stands if its key is there. A key
-under our lease that no claim of this client knows is removed: it came from a request that arrived after it was given up. And a claim
-whose key is gone is forgotten: others may remove it, and its owner need not release it then.
-Keys are used again, so a list of keys counts only for claims that were known to stand before it was asked for.
+Every session that is involved is kept once, and the server lists the keys under its lease: a claim stands if
+its key is there. A key under our lease that no claim of this client knows is removed: it came from a request
+that arrived after it was given up. And a claim whose key is gone is forgotten: others may remove it, and its
+owner need not release it then. Keys are used again, so a list of keys counts only for claims that were known
+to stand before it was asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from interlock.backends.etcd.algorithm.claiming import withdraw
+from interlock.backends.etcd.algorithm.claiming import mark_again, withdraw
 from interlock.backends.etcd.algorithm.keeping import keep
+from interlock.backends.etcd.algorithm.session_watch import watch_session
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
@@ -44,6 +46,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
             continue
         try:
             await keep(side, session, deadline, listed=True)
+            watch_session(side, session)
             listed.append((session, began))
         except LeaseNotFound:
             pass  # it is over, and so are its claims
@@ -55,6 +58,9 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     for renewal in renewals:
         answers.append(await _answer(side, renewal, sessions, faults, deadline))
     explained = await _explained(side, renewals, answers, deadline)
+    if side.sessions.let_in:
+        with suppress(InterlockError):
+            await mark_again(side, side.within(min(TIDYING, deadline.left() / 2)))
     for session, began in listed:
         await _tidy_up(side, session, deadline)
         session.listing = side.runtime.now() - began
@@ -70,7 +76,7 @@ async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
 
 
 async def _tidy(side: Side, session: Session, deadline: CallTime) -> None:
-    known = {own.key for _, own in side.sessions.claims_of(session)}
+    known = {side.keys.session(session.lease), *(own.key for _, own in side.sessions.claims_of(session))}
     strange = [key for key in session.keys if key not in known]
     for key in strange[:STRANGERS]:
         await withdraw(side, session, key, deadline)
@@ -85,7 +91,9 @@ def _missing(side: Side, session: Session) -> list[str]:
 
 
 async def _forget_if_removed(side: Side, session: Session, id: str, deadline: CallTime) -> None:
-    """Forget a claim, unless a read finds it: the server that lists keys may not have applied the latest ones yet."""
+    """Forget a claim, unless a read finds it: the server that lists keys may not have applied the latest
+    ones yet.
+    """
     own = side.sessions.own(id)
     if own is not None:
         found = await side.range(get(own.key), deadline)
@@ -106,7 +114,7 @@ async def _answer(
         return None
     if id(session) in faults:
         return NoAnswer(str(faults[id(session)]))
-    if session.over or own.key not in session.keys:
+    if session.over or own.key not in session.keys or not (own.admitted or renewal.waiting):
         return None
     if renewal.note is not None or renewal.permits is not None:
         if not await _rewrite(side, renewal, deadline):

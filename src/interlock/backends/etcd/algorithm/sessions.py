@@ -1,12 +1,12 @@
 """The sessions of a client: leases of etcd that carry its claims.
 
-A session is one lease on the server. There is one for each class of ttl that the client uses, kept alive for all claims in it; when
-it ends, all of them are lost at once. The ttl of a class is the lowest step of a ladder that is not below the ttl of the
-claim: so any number of ttls makes only a few leases.
+A session is one lease on the server. There is one for each class of ttl that the client uses, kept alive for
+all claims in it; when it ends, all of them are lost at once. The ttl of a class is the lowest step of a
+ladder that is not below the ttl of the claim: so any number of ttls makes only a few leases.
 
-A session is counted from the *send* of the last keep-alive that was confirmed (see `keeping`). Once its time has passed on our own
-clock, it is never used again, whatever the server says later: a leader that was frozen may answer a keep-alive for a lease
-that its successor has already given up.
+A session is counted from the *send* of the last keep-alive that was confirmed (see `keeping`). Once its time
+has passed on our own clock, it is never used again, whatever the server says later: a leader that was frozen
+may answer a keep-alive for a lease that its successor has already given up.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ LADDER: tuple[int, ...] = (
     *(1000, 1200, 1500, 1800, 2400, 3000, 3600, 4800, 6000, 7200, 9600),
     *(12000, 14400, 18000, 21600, 28800, 36000, 43200, 57600, 72000, 86400),
 )
-"""The ttls of leases, whole seconds: exact for the usual ones, and never more than a third above what was asked for."""
+"""The ttls of leases, whole seconds: exact for the usual ones, and never more than a third above what was
+asked for.
+"""
 
 KEPT = 3 / 4
-"""The least part of a claim's ttl that its session must still live when the claim is sent; otherwise it is kept first."""
+"""The least part of a claim's ttl that its session must still live when the claim is sent; otherwise it is
+kept first.
+"""
 
 UNANSWERED = 4096  # ids that are remembered of claims with a request that may still arrive
-FORMER = 4096  # claims of lost sessions whose keys are remembered, for a release before the server has removed them
+# Claims of lost sessions whose keys are remembered, for a release before the server has removed them.
+FORMER = 4096
 FLIGHT = 1.0  # seconds after which others no longer count on the caller who does something for all
 
 
@@ -50,13 +55,14 @@ def step(ttl: float) -> int:
 class OwnClaim:
     """What a client knows of one of its claims: the key, the session, and what was answered."""
 
-    __slots__ = ("answered", "asking", "created", "entered", "name", "session")
+    __slots__ = ("admitted", "answered", "asking", "created", "entered", "name", "session")
 
     def __init__(self, session: Session, name: KeyName) -> None:
         self.session = session
         self.name = name
-        self.created = 0  # the revision of its creation; 0 while that is not known
+        self.created: int = 0  # the revision of its creation; 0 while that is not known
         self.entered = float("inf")  # when it was known to stand
+        self.admitted = False  # its caller was told that it holds
         self.asking = True  # a request for it is under way
         self.answered = True  # every request for it before: none can arrive later
 
@@ -67,7 +73,7 @@ class OwnClaim:
     def stands(self, created: int, now: float) -> None:
         """It was seen standing."""
         if created != self.created:
-            self.created, self.entered = created, now
+            self.created, self.entered, self.admitted = created, now, False
 
 
 class Session:
@@ -100,8 +106,9 @@ class Session:
 class Place:
     """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch.
 
-    `next` is its own entry if it waits for one claim alone, and that one can only leave: then it is in once that has left.
-    It waits in a `crowd` if it entered a long queue, of which it has not read who is ahead: then it has nothing to watch yet.
+    `next` is its own entry if it waits for one claim alone, and that one can only leave: then it is in once
+    that has left. It waits in a `crowd` if it entered a long queue, of which it has not read who is ahead:
+    then it has nothing to watch yet.
     """
 
     __slots__ = ("ahead", "created", "crowd", "next", "since", "watched")
@@ -143,6 +150,10 @@ class Sessions:
         self.places: dict[str, Place] = {}
         # By resource; its front by the revision of the creation.
         self._crowds: dict[str, Crowd[int, bytes]] = {}
+        # Claims, by id, that were let in and have to say so to those behind them; until the server has
+        # confirmed that they did.
+        self.let_in: dict[str, Entry] = {}
+        self.watched: set[int] = set()  # leases of sessions whose end is watched for
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.litter: tuple[int, float] | None = (
@@ -187,7 +198,10 @@ class Sessions:
         return None if own is None else own.session
 
     def claims_of(self, session: Session) -> list[tuple[str, OwnClaim]]:
-        """The claims in a session. To copy a dict takes a guard: the collector may run meanwhile, and other threads with it."""
+        """The claims in a session.
+
+        To copy a dict takes a guard: the collector may run meanwhile, and other threads with it.
+        """
         with self.guard:
             return list(session.claims.items())
 
@@ -227,7 +241,10 @@ class Sessions:
             self._leave_crowd(own, id)
 
     def leave(self, id: str, *, again: bool = False) -> None:
-        """Forget a claim that was removed. Its key is used `again` only if every request for it was answered."""
+        """Forget a claim that was removed.
+
+        Its key is used `again` only if every request for it was answered.
+        """
         with self.guard:
             own = self._by_id.pop(id, None)
             if own is not None:
@@ -237,21 +254,28 @@ class Sessions:
             self._former.pop(id, None)
             self.places.pop(id, None)
             self.unanswered.pop(id, None)
+            self.let_in.pop(id, None)
 
     def leave_removed(self, id: str, listed: float) -> None:
-        """Forget a claim that somebody else has removed: it was looked for after this instant, and is gone."""
+        """Forget a claim that somebody else has removed: it was looked for after this instant, and is
+        gone.
+        """
         with self.guard:
             own = self._by_id.get(id)
-            # A claim that is asked for again may stand by now; one without an answer needs a tombstone in the end.
+            # A claim that is asked for again may stand by now; one without an answer needs a tombstone in the
+            # end.
             if own is not None and own.answered and not own.asking and own.entered <= listed:
                 self.leave(id, again=True)
 
     def _retire(self, id: str) -> None:
-        """Remember only the key of a claim whose session was lost: it may stand there until the server knows."""
+        """Remember only the key of a claim whose session was lost: it may stand there until the server
+        knows.
+        """
         own = self._by_id.pop(id, None)
         if own is None:
             return
         own.answered = False
+        self.let_in.pop(id, None)
         self._names.free(own.name, again=False)
         self._leave_crowd(own, id)
         self._former[id] = own
@@ -275,7 +299,9 @@ class Sessions:
     # ---- crowds ---------------------------------------------------------------------------
 
     def join_crowd(self, own: OwnClaim, id: str, place: Place) -> Standing | None:
-        """Wait behind those of our own claims that came before; returns the holder that one of them was told of."""
+        """Wait behind those of our own claims that came before; returns the holder that one of them was
+        told of.
+        """
         with self.guard:
             self.places[id] = place
             crowd = self._crowds.setdefault(own.name.resource, Crowd())
@@ -283,7 +309,9 @@ class Sessions:
             return crowd.holder(place.since)[1]
 
     def behind_ours(self, resource: str, id: str, signal: Callable[[], Signal]) -> Signal | None:
-        """None if no claim of ours is known to be before this one; otherwise what is set when that may have changed."""
+        """None if no claim of ours is known to be before this one; otherwise what is set when that may
+        have changed.
+        """
         with self.guard:
             crowd = self._crowds.get(resource)
             while crowd is not None and (first := crowd.first()) is not None:
@@ -307,7 +335,10 @@ class Sessions:
     # ---- one caller for all ---------------------------------------------------------------
 
     async def take_lead(self, what: object, runtime: WaitRuntime, timeout: float) -> bool:
-        """True: the caller does it now and calls `landed` in the end. False: another did, or should have by now."""
+        """True: the caller does it now and calls `landed` in the end.
+
+        False: another did, or should have by now.
+        """
         with self.guard:
             waiting = self._flights.get(what)
             if waiting is None:

@@ -1,26 +1,31 @@
-"""One side of a client: its tasks, its threads or its keeper, each with a transport of its own. They share the sessions."""
+"""One side of a client: its tasks, its threads or its keeper, each with a transport of its own.
+
+They share the sessions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from interlock._core import timing
 from interlock.backends.etcd.algorithm.sessions import Sessions
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
-from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.kit.runtime import StoreRuntime
 
-AGAIN = 0.25  # seconds that a call has at least for connecting again,
-AS_BEFORE = 4.0  # and how much longer than the connection before it may take
+AGAIN = 0.25  # seconds by which connecting again may make a call late,
+AS_BEFORE = 2.0  # or so many times what the connection before it took, if that is more;
+SPARE = 1.0  # and seconds, beside what that took, for a call whose caller does not wait for the lock
 
 
 class Side:
     """What an algorithm needs to ask the cluster."""
 
     def __init__(
-        self, transport: ClusterTransport, runtime: WaitRuntime, keys: Keys, sessions: Sessions
+        self, transport: ClusterTransport, runtime: StoreRuntime, keys: Keys, sessions: Sessions
     ) -> None:
         self.transport = transport
         self.runtime = runtime
@@ -34,19 +39,29 @@ class Side:
         return self.keys.claim(resource, id) if own is None else own.key
 
     async def begin(self, timeout: float, *, patient: bool = True) -> CallTime:
-        """The deadline of a call with this timeout. It connects first; that has a time of its own for `patient` calls.
+        """The deadline of a call with this timeout.
 
-        If there is a connection, and it is lost, connecting again has a few times what it took before: a caller that was connected
-        does not expect to wait for `connect_timeout`.
+        It connects first; that has some time of its own for `patient` calls.
         """
-        transport = self.transport
-        extra = transport.address.connect_timeout if patient and not transport.hurried else 0.0
-        if transport.ready_line() is not None:
-            return CallTime(self.runtime.now, timeout, min(extra, max(AGAIN, AS_BEFORE * transport.took)))
+        extra = self._to_connect(timeout) if patient and not self.transport.hurried else 0.0
         deadline = CallTime(self.runtime.now, timeout, extra)
-        _, connecting = await transport.line(timeout + extra)
-        deadline.connected(connecting)
+        if self.transport.ready_line() is None:
+            _, connecting = await self.transport.line(timeout + extra)
+            deadline.connected(connecting)
         return deadline
+
+    def _to_connect(self, timeout: float) -> float:
+        """Seconds that connecting may take beyond the timeout of a call.
+
+        The first connection of a client has all of `connect_timeout`: nobody knows yet how far the server is.
+        From then on, a server that hangs must not keep each caller for so long. A caller that does not wait
+        for the lock still waits for the network.
+        """
+        longest, took = self.transport.address.connect_timeout, self.transport.took
+        if not took:
+            return longest
+        at_once = timing.SHORTEST_ASK < timeout <= timing.GRACE
+        return min(longest, took + SPARE if at_once else max(AGAIN, AS_BEFORE * took))
 
     def within(self, timeout: float) -> CallTime:
         """The deadline of a call that has connected, or that has no extra time for that."""

@@ -1,7 +1,8 @@
 """A queue as one look shows it: its front and its end. Pure.
 
-A queue can be long. Whether a claim is admitted depends on those ahead of it, and on no more of them than the capacity has permits,
-since each takes at least one. So a look reads that many from the front, and the last two.
+A queue can be long. Whether a claim is admitted depends on those ahead of it, and on no more of them than the
+capacity has permits, since each takes at least one. So a look reads that many from the front, and the last
+two.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ MANY = 1000  # a capacity above this is a read-write lock's, or so large that th
 ASK_AGAIN = 60.0
 """Seconds after which a waiter asks again that has heard nothing.
 
-A watch tells it of every change, and a connection that tells nothing any more is noticed by its pings: so this is only for faults that
-nobody has thought of. Asking costs six messages, and one of them a commit; every ten seconds, hundreds of waiters kept a cluster busy.
+A watch tells it of every change, and a connection that tells nothing any more is noticed by its pings: so
+this is only for faults that nobody has thought of. Asking costs six messages, and one of them a commit; every
+ten seconds, hundreds of waiters kept a cluster busy.
 """
 
 WHOLE = 6  # claims up to which a claim that shares with nobody reads the queue that it enters
@@ -34,17 +36,24 @@ def exclusive(claim: Claim) -> bool:
 
 
 def reader(claim: Claim) -> bool:
-    """Whether it is a reader, and so has a key where only readers stand: none of them is ever in the way of another."""
+    """Whether it is a reader, and so has a key where only readers stand: none of them is ever in the way
+    of another.
+    """
     return claim.permits == 1 and claim.capacity == EVERYTHING
 
 
 def waits_for_writers(claim: Claim) -> bool:
-    """Whether it is a reader in a queue: it need not read the other readers. (Who tries once must enter in one step with its look.)"""
+    """Whether it is a reader in a queue: it need not read the other readers. (Who tries once must enter in
+    one step with its look.)
+    """
     return claim.queued and reader(claim)
 
 
 def writers(keys: Keys, resource: str, *, serializable: bool = False, max_create: int = 0) -> list[bytes]:
-    """Two reads of all claims but readers. Of an earlier version's readers, too: their values tell what they are."""
+    """Two reads of all claims but readers.
+
+    Of an earlier version's readers, too: their values tell what they are.
+    """
     (first, end), (readers, behind) = keys.folder(resource), keys.readers(resource)
     return [
         get_op(get(*part, serializable=serializable, max_create=max_create))
@@ -54,7 +63,9 @@ def writers(keys: Keys, resource: str, *, serializable: bool = False, max_create
 
 @lru_cache(maxsize=1024)
 def looks_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The reads of a reader that has just entered, and of one that has not: writers, a few readers; and itself."""
+    """The reads of a reader that has just entered, and of one that has not: writers, a few readers; and
+    itself.
+    """
     reads = [*writers(keys, resource), get_op(get(*keys.readers(resource), limit=WHOLE))]
     return [*reads, get_op(get(keys.floor)), get_op(get(mine))], reads
 
@@ -77,7 +88,8 @@ def looks_for(permits: int, capacity: int, folder: tuple[bytes, bytes], created:
 def looks_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[bytes, bytes]) -> list[bytes]:
     """The reads of a claim that has just entered.
 
-    If it shares with nobody, a short queue says everything, and a long one that it must wait. To sort a queue, the server reads all of it.
+    If it shares with nobody, a short queue says everything, and a long one that it must wait. To sort a
+    queue, the server reads all of it.
     """
     if queued and permits >= capacity:
         return [get_op(get(*folder, limit=WHOLE))]
@@ -100,7 +112,9 @@ class View:
 
     @classmethod
     def on_entering(cls, claim: Claim, answer: TxnAnswer) -> View:
-        """What a claim sees that has just entered: of a long queue perhaps nothing but its length, see `looks_on_entering`."""
+        """What a claim sees that has just entered: of a long queue perhaps nothing but its length, see
+        `looks_on_entering`.
+        """
         if not (claim.queued and exclusive(claim)):
             return cls.of(answer, 1)
         found = answer.ranged(1)
@@ -113,7 +127,9 @@ class View:
 
     @classmethod
     def of_reader(cls, claim: Claim, answer: TxnAnswer) -> View:
-        """What a reader sees: everything if the queue is short, otherwise those ahead that it may have to wait for, and itself."""
+        """What a reader sees: everything if the queue is short, otherwise those ahead that it may have to
+        wait for, and itself.
+        """
         *others, readers, _, mine = (answer.ranged(place) for place in range(1, 6))
         found = [entry for part in others for entry in _entries(part)]
         count = sum(part.count for part in others) + readers.count
@@ -166,7 +182,8 @@ class View:
         place = self.place(own.key)
         if exclusive(claim) or place is None:
             ahead = next((entry for entry in self.tail if entry.created < own.created), None)
-            # Who shares with nobody waits for everybody ahead to leave; that one of them says it was admitted changes nothing.
+            # Who shares with nobody waits for everybody ahead to leave; that one of them says it was admitted
+            # changes nothing.
             return (
                 _own(own),
                 *(() if ahead is None else (Watched(ahead.key, only_deletions=exclusive(claim)),)),
@@ -189,7 +206,9 @@ def is_in(claim: Claim, queue: list[Entry]) -> bool:
 
 
 def marks(claim: Claim) -> bool:
-    """Whether others may wait for this claim to be let in, which leaves no trace unless it makes one (a semaphore's)."""
+    """Whether others may wait for this claim to be let in, which leaves no trace unless it makes one (a
+    semaphore's).
+    """
     return not exclusive(claim) and claim.capacity < EVERYTHING
 
 

@@ -1,12 +1,14 @@
 """How a claim waits: first watch, then look, then sleep; and look again after each change.
 
-The look after a change is *serializable*: the member that told of the change answers it by itself, without asking the leader. That is
-enough. It has applied the deletion that it told of, and whatever stood ahead of us was created before we were, so nothing can
-appear ahead of us later. Only our own key could have been deleted since, which this member may not know yet: by the end of our session,
-which our own clock knows in time, or by an operator, who cannot count on a holder's knowing at once on any store. (Attacked, with
-a member that is cut off between event and look: tests/etcd/test_eviction.py. The waiter is let in, and told like an evicted holder.)
-If only one claim was ahead of us, no look is needed: the event that tells of its end says as much.
-A member that does not have our own key yet, because we came from another one, has not caught up: then the look is linearizable.
+The look after a change is *serializable*: the member that told of the change answers it by itself, without
+asking the leader. That is enough. It has applied the deletion that it told of, and whatever stood ahead of us
+was created before we were, so nothing can appear ahead of us later. Only our own key could have been deleted
+since, which this member may not know yet: by the end of our session, which our own clock knows in time, or by
+an operator, who cannot count on a holder's knowing at once on any store. (Attacked, with a member that is cut
+off between event and look: tests/etcd/test_eviction.py. The waiter is let in, and told like an evicted
+holder.) If only one claim was ahead of us, no look is needed: the event that tells of its end says as much. A
+member that does not have our own key yet, because we came from another one, has not caught up: then the look
+is linearizable.
 """
 
 from __future__ import annotations
@@ -15,14 +17,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from interlock._core.outline import outline
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.claiming import mark
+from interlock.backends.etcd.algorithm.claiming import post_mark
 from interlock.backends.etcd.algorithm.inspection import inspect
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.line import Line
-from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import (
     DOWNWARDS,
     RANGE,
@@ -39,7 +40,8 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted, Queue
 
-LONG = 1.0  # seconds of waiting after which an admission is marked, so that operators see since when a claim holds
+# Seconds of waiting after which an admission is marked, so that operators see since when a claim holds.
+LONG = 1.0
 LISTED = 100  # claims that are read of the front of a long queue
 ROUSED = 10.0  # seconds after which a waiter behind another one of its client looks whether that is still so
 CONFIRM = 5.0  # seconds that a server has to confirm a watch
@@ -86,7 +88,9 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
 
 
 async def _first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTime) -> bool:
-    """Sleep while another claim of this client is ahead, which must leave before; False if the time is up, or our place is gone."""
+    """Sleep while another claim of this client is ahead, which must leave before; False if the time is up,
+    or our place is gone.
+    """
     sessions, runtime = side.sessions, side.runtime
     while sessions.places.get(claim.id) is place:
         called = sessions.behind_ours(claim.resource, claim.id, runtime.signal)
@@ -99,9 +103,11 @@ async def _first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallT
 
 
 def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup) -> Granted | None:
-    """The grant, if the event alone tells of it: the only claim ahead has left, and nothing was heard of our own key.
+    """The grant, if the event alone tells of it: the only claim ahead has left, and nothing was heard of our
+    own key.
 
-    A key is used again. A member that lags behind can tell how an earlier claim left it, which was before ours was created.
+    A key is used again. A member that lags behind can tell how an earlier claim left it, which was before
+    ours was created.
     """
     if place.next is None or group.hit.keys() != {group.numbers[1]}:
         return None
@@ -117,8 +123,10 @@ def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> 
     if session is None:
         return None
     side.sessions.places.pop(claim.id, None)
-    if (view.marks(claim) or now - place.since > LONG) and own.said is not None:
-        line.post(messages.TXN, mark(own))  # others may wait for this; we do not
+    if (known := side.sessions.own(claim.id)) is not None:
+        known.admitted = True
+    if view.marks(claim) or now - place.since > LONG:
+        post_mark(side, line, claim, own)  # others may wait for this; we do not
     return session.granted(own.token, claim.ttl, now)
 
 
@@ -162,9 +170,11 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Ca
 async def _look_ahead(
     side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool | None:
-    """Look whether those ahead still stand, each by its key; None if they are not known, because it stands too far behind.
+    """Look whether those ahead still stand, each by its key; None if they are not known, because it stands
+    too far behind.
 
-    Whatever it sorts, the server reads the whole queue. So the front of the queue is read for many hand-offs at once.
+    Whatever it sorts, the server reads the whole queue. So the front of the queue is read for many hand-offs
+    at once.
     """
     crowd = side.sessions.crowd(claim.resource)
     ahead = crowd.ahead_of(place.created)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from interlock import standard_streams
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
@@ -15,6 +16,7 @@ from interlock.backends.etcd.errors import (
     NotProcessed,
     not_etcd,
     not_sent,
+    reason,
     timeout_error,
     unreachable,
 )
@@ -30,6 +32,7 @@ from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.backends.kit.tasks import retrieve
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.wording import duration
 
 
 class AsyncLine(Line, asyncio.Protocol):
@@ -57,8 +60,8 @@ class AsyncLine(Line, asyncio.Protocol):
         try:
             self._core.feed(data)
         except (ProtocolError, MalformedMessage) as error:
-            self._unfit = not_etcd(self.place, error)
-            self.end(str(error))
+            self._unfit = not_etcd(self.place, reason(error))
+            self.end(reason(error))
         else:
             self._flush_soon()  # after the tasks that this wakes: their requests leave in the same send
 
@@ -125,7 +128,9 @@ class AsyncLine(Line, asyncio.Protocol):
         return self._answer(call)
 
     def _give_up_unsent(self, stream: Stream, over: asyncio.Future[bool]) -> None:
-        """At once, not when its task runs again: if it were sent meanwhile, nobody would wait for the answer."""
+        """At once, not when its task runs again: if it were sent meanwhile, nobody would wait for the
+        answer.
+        """
         if not stream.id:
             self._core.reset(stream)
             _settle(over, False)
@@ -135,10 +140,12 @@ class AsyncLine(Line, asyncio.Protocol):
             self._core.reset(stream)
             self._flush_soon()
 
-    def post(self, method: Method, body: bytes) -> None:
+    def post(self, method: Method, body: bytes, done: Callable[[], object] | None = None) -> Call:
+        call = self._posted(done)
         if self.usable:
-            self._request(method, body, Call(), patient=True)
+            self._request(method, body, call, patient=True)
             self._flush_soon()
+        return call
 
     # ---- watches ------------------------------------------------------------------------
 
@@ -227,7 +234,7 @@ class AsyncTransport(ClusterTransport):
         line, loop = self.ready_line(), asyncio.get_running_loop()
         if line is not None:
             return line, 0.0
-        if self._closed:
+        if self.closed:
             raise ClientClosed("this client was closed")
         began = time.monotonic()
         limit = min(self.address.connect_timeout, timeout)
@@ -248,10 +255,11 @@ class AsyncTransport(ClusterTransport):
     async def _make_line(self) -> Line:
         """Also without a caller: one that stops waiting does not end the attempt for the others.
 
-        The line is noted before the attempt ends: otherwise a task that asks in between would connect once more.
+        The line is noted before the attempt ends: otherwise a task that asks in between would connect once
+        more.
         """
         line = cast(AsyncLine, await self._connect(self.address.connect_timeout))
-        if self._closed:
+        if self.closed:
             line.end("this client was closed")
             return line
         known = [*self._replaced, *([] if self._line is None else [self._line])]
@@ -259,7 +267,7 @@ class AsyncTransport(ClusterTransport):
         self._line = line
         return line
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None:
@@ -279,7 +287,7 @@ class AsyncTransport(ClusterTransport):
         except InterlockError:
             raise
         except TimeoutError:
-            raise unreachable(endpoint.place, f"no answer in {timeout:.3g} s") from None
+            raise unreachable(endpoint.place, f"no answer in {duration(timeout)}") from None
         except OSError as error:
             if self.address.tls is not None:
                 self.address.tls.forget()
@@ -289,6 +297,7 @@ class AsyncTransport(ClusterTransport):
         loop, tls = asyncio.get_running_loop(), self.address.tls
         found = await _looked_up(endpoint, timeout)
         error: OSError = OSError("its name has no address")
+        standard_streams.occupy()
         for *_, place in found:
             try:
                 _, line = await loop.create_connection(
@@ -303,14 +312,16 @@ class AsyncTransport(ClusterTransport):
         raise error
 
     def after_fork(self) -> None:
-        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
+        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its
+        behalf.
+        """
         _parents.append((self._line, self._replaced, self._connecting))
         self._line = self._connecting = None
         self._replaced = []
         self._accompanied = False
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         lines, self._line, self._replaced = (*self._replaced, self._line), None, []
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
@@ -321,7 +332,9 @@ class AsyncTransport(ClusterTransport):
 
 
 async def _looked_up(endpoint: Endpoint, timeout: float) -> list[Any]:
-    """The addresses of a host; a name is looked up on a thread, since the loop's own threads could be used up."""
+    """The addresses of a host; a name is looked up on a thread, since the loop's own threads could be used
+    up.
+    """
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, endpoint.host)
         return [(0, 0, 0, "", (endpoint.host, endpoint.port))]

@@ -1,9 +1,11 @@
-"""The blocking transport: one connection for all threads of a client. Whoever waits for an answer reads for everybody.
+"""The blocking transport: one connection for all threads of a client. Whoever waits for an answer reads for
+everybody.
 
-There is no listener thread. A thread that waits takes the role of the reader if nobody has it, hands answers to the threads that they
-are for, and passes the role on when it has its own. The role, and the right to connect, are tickets held by weak reference: however
-a thread ends that has one, even by an exception that another thread throws into it between two lines, the ticket is free
-once its frame is gone. A line that is interrupted in the midst of a change is broken and replaced; the other threads ask again.
+There is no listener thread. A thread that waits takes the role of the reader if nobody has it, hands answers
+to the threads that they are for, and passes the role on when it has its own. The role, and the right to
+connect, are tickets held by weak reference: however a thread ends that has one, even by an exception that
+another thread throws into it between two lines, the ticket is free once its frame is gone. A line that is
+interrupted in the midst of a change is broken and replaced; the other threads ask again.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from interlock import native
+from interlock import native, standard_streams
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
     Broken,
     NotProcessed,
     not_etcd,
     not_sent,
+    reason,
     timeout_error,
     unreachable,
 )
@@ -39,6 +42,7 @@ from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
+from interlock.wording import duration
 
 FRESH = 0.5  # seconds of silence after which a line is checked before it is used
 SOON = 0.02  # seconds that answers to pings wait for a request, and what the system did not take, to be sent
@@ -155,7 +159,9 @@ class SharedSocket:
 
 
 class TimedSocket(SharedSocket):
-    """A socket of greenlets, or one that only the keeper's thread uses: it waits in the call itself, by its timeout."""
+    """A socket of greenlets, or one that only the keeper's thread uses: it waits in the call itself, by
+    its timeout.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -208,7 +214,10 @@ class BlockingLine(Line):
                 raise
 
     def _interrupted(self, error: BaseException) -> None:
-        """The line was changed by halves. The two busiest changes call this themselves, without `_changing`."""
+        """The line was changed by halves.
+
+        The two busiest changes call this themselves, without `_changing`.
+        """
         if not isinstance(error, InterlockError):
             self._break(str(error) or type(error).__name__)
             self._close_if_over()  # not left to the collector, where an exception from outside would be lost
@@ -286,14 +295,16 @@ class BlockingLine(Line):
             except OSError:
                 pass
 
-    def post(self, method: Method, body: bytes) -> None:
+    def post(self, method: Method, body: bytes, done: Callable[[], object] | None = None) -> Call:
+        call = self._posted(done)
         try:
             with self._changing():
                 if self.usable:
-                    self._request(method, body, Call(), patient=True)
+                    self._request(method, body, call, patient=True)
                     self._flush()
         except OSError:
             pass
+        return call
 
     # ---- watches ------------------------------------------------------------------------
 
@@ -345,18 +356,23 @@ class BlockingLine(Line):
     # ---- reading ------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read what has come since somebody last read: the server may have closed the line, or asked whether we live."""
+        """Read what has come since somebody last read: the server may have closed the line, or asked
+        whether we live.
+        """
         ticket = self._reading.take()
         if ticket is not None:
             try:
-                now = self.heard = time.monotonic()  # nobody listened, so its silence means nothing
+                now = self._listened = time.monotonic()
                 self._pump(now, 0.0)
             finally:
                 self._reading.give_back(ticket)
                 self._close_if_over()
 
     def _read_alone(self, call: Call, until: float) -> None:
-        """Read for everybody until a call is over or its time is up; not at all if another thread reads. The usual way of a call."""
+        """Read for everybody until a call is over or its time is up; not at all if another thread reads.
+
+        The usual way of a call.
+        """
         ticket = self._reading.take()
         if ticket is None:
             return
@@ -372,7 +388,10 @@ class BlockingLine(Line):
                 self._close_if_over()
 
     def _await(self, waited: Call | WatchGroup, ready: Callable[[], bool], until: float) -> None:
-        """Return when it is ready; `TimeoutError` after `until`. Reads for everybody unless another thread does."""
+        """Return when it is ready; `TimeoutError` after `until`.
+
+        Reads for everybody unless another thread does.
+        """
         gate: Gate | None = None
         try:
             while not ready():
@@ -389,7 +408,8 @@ class BlockingLine(Line):
                     gate = Gate()
                     waited.wake = gate.open
                     self._waiting[gate] = None
-                    continue  # before the gate was there, it may have become ready, or its reader may have left
+                    # Before the gate was there, it may have become ready, or its reader may have left.
+                    continue
                 try:
                     self._read_until(ready, until)
                 finally:
@@ -414,7 +434,7 @@ class BlockingLine(Line):
 
     def _pump(self, now: float, timeout: float) -> None:
         """Read once, and hand out what came."""
-        silence = PING_AFTER - (now - self.heard)
+        silence = PING_AFTER - (now - max(self.heard, self._listened))
         if self._core.pongs:
             self._pong_by = min(self._pong_by, now + SOON)
         if silence <= 0 or self._pong_by <= now or self._unsent or self._core.out:
@@ -449,11 +469,12 @@ class BlockingLine(Line):
             try:
                 self._core.feed(data)
             except (ProtocolError, MalformedMessage) as error:
-                self._break(str(error))
-                raise not_etcd(self.place, error) from None
+                self._break(reason(error))
+                raise not_etcd(self.place, reason(error)) from None
         elif data is not None:
             self._break("the server closed the connection")
-        # What this puts out leaves with the next request, or before the next read. Answers to pings may wait for the request a bit longer.
+        # What this puts out leaves with the next request, or before the next read. Answers to pings may wait
+        # for the request a bit longer.
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
@@ -471,7 +492,9 @@ class BlockingLine(Line):
         self._close_if_over()
 
     def _close_if_over(self) -> None:
-        """Close the socket of a line that has ended, but never while a thread waits on it: its number could be another's."""
+        """Close the socket of a line that has ended, but never while a thread waits on it: its number
+        could be another's.
+        """
         if self.ended and self._reading.free:
             self._sock.close()
 
@@ -492,7 +515,9 @@ class BlockingTransport(ClusterTransport):
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the parent's lines: our copies of their sockets are closed, and the server hears nothing of it."""
+        """Forget the parent's lines: our copies of their sockets are closed, and the server hears nothing
+        of it.
+        """
         for line in getattr(self, "_lines", {}).values():
             line.forget()
         self._lines: dict[int, BlockingLine] = {}
@@ -536,7 +561,7 @@ class BlockingTransport(ClusterTransport):
                 self._check_open()
                 line = await self._connect_blocking(max(0.001, began + limit - time.monotonic()))
                 self._lines[thread] = line
-                if self._closed:  # meanwhile: nobody else would close this one
+                if self.closed:  # meanwhile: nobody else would close this one
                     line.end("this client was closed")
                     self._check_open()
         finally:
@@ -549,10 +574,10 @@ class BlockingTransport(ClusterTransport):
         return line
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise ClientClosed("this client was closed")
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         time.sleep(seconds)
 
     async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None:
@@ -565,6 +590,7 @@ class BlockingTransport(ClusterTransport):
             found = addresses(endpoint.host, endpoint.port, timeout)
         except OSError as failed:
             raise unreachable(endpoint.place, failed) from None
+        standard_streams.occupy()
         for family, kind, protocol, _, place in found:
             try:
                 sock: Any = socket.socket(family, kind, protocol)
@@ -588,7 +614,7 @@ class BlockingTransport(ClusterTransport):
         if isinstance(error, InterlockError):
             raise error
         if isinstance(error, TimeoutError):
-            raise unreachable(endpoint.place, f"no answer in {timeout:.3g} s")
+            raise unreachable(endpoint.place, f"no answer in {duration(timeout)}")
         raise unreachable(endpoint.place, error)
 
     def _secured(self, sock: Any, endpoint: Endpoint) -> Any:
@@ -613,7 +639,7 @@ class BlockingTransport(ClusterTransport):
         return BlockingLine(endpoint, self._credentials, TimedSocket(sock), tls=tls)
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         for line in list(self._lines.values()):
             line.end("this client was closed")
         self._lines.clear()

@@ -8,7 +8,10 @@ from interlock.backends.kit.deadline import Deadline
 
 
 class CallTime(Deadline):
-    """The instant by which a call must be back. Connecting has seconds of its own, `connecting`: what it uses of them, the call may take longer."""
+    """The instant by which a call must be back.
+
+    Connecting has seconds of its own, `connecting`: what it uses of them, the call may take longer.
+    """
 
     __slots__ = ("connecting",)
 

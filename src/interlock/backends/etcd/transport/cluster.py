@@ -1,10 +1,12 @@
-"""The transport of a cluster: finds a member that serves, logs in, sends calls, and goes on to another member when one fails.
+"""The transport of a cluster: finds a member that serves, logs in, sends calls, and goes on to another member
+when one fails.
 
 Written once for threads and tasks; the two kinds differ in how a line is opened and in who waits for that.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,26 +15,38 @@ from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
     Advised,
     Broken,
+    Denied,
     NotAuthenticated,
     NotProcessed,
     Refused,
+    a_proxy,
     nobody,
+    timeout_error,
     unreachable,
 )
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import FARTHEST, Line
+from interlock.backends.etcd.transport.versions import check_version
 from interlock.backends.etcd.wire import messages
+from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.messages import Method, StatusAnswer
 from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
 SHORTEST = 0.001
-FIRST_TRY = 1.0  # seconds that the first member has at least before another one is asked
+EACH_TRY = 0.5  # seconds that a member has at least before the call is sent again, or to another one
 SEEK = 4.0  # how much longer than the first connection the search for the leader may take
 UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
 UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
 MOST_SEEK = 0.5  # and seconds that one member may take for it
+BEHIND = (
+    4  # connections to a single address, which may be a balancer's, in search of a member that knows a leader
+)
+MOST_LOGINS = 2  # tokens that may be refused in one call: another caller's may be as old as ours
+CANCELLED = "context canceled"
+NO_LEASE = 1  # nobody's: ours, and those of etcdctl, are large random numbers
+LOGIN_PAUSE = 0.01  # seconds after which a caller looks whether another one has logged in
 
 
 class ClusterTransport(ABC):
@@ -44,7 +58,8 @@ class ClusterTransport(ABC):
         self.hurried = hurried
         self._first = 0  # the endpoint to begin with
         self.took = 0.0  # seconds that the last connection took
-        self._closed = False
+        self.closed = False
+        self.on_connected: Callable[[Line], object] = _nothing  # called with each new line
         self._companion: ClusterTransport | None = None  # the keeper's, connected before anything is granted
         self._accompanied = False
 
@@ -66,63 +81,100 @@ class ClusterTransport(ABC):
     ) -> bytes:
         """The answer of whichever member serves.
 
-        `again` says that repeating the call is harmless: then it is repeated, also on other members, within its time.
-        `patient` says that other calls come first while many are under way: a crowd of claims must hold up no release.
-        `unsure` is called if one of the tries may still be under way to the server.
+        `again` says that repeating the call is harmless: then it is repeated, also on other members, within
+        its time. `patient` says that other calls come first while many are under way: a crowd of claims must
+        hold up no release. `unsure` is called if one of the tries may have been applied, or may still be.
+        After such a try, this does not raise `Unreached`, which says that nothing was sent.
         """
+        applied = False
+
+        def doubt() -> None:
+            nonlocal applied
+            applied = True
+            if unsure is not None:
+                unsure()
+
+        try:
+            return await self._call(method, body, time_left, again, patient, doubt)
+        except Unreached as error:
+            if applied:  # perhaps, by an earlier try
+                raise StoreUnavailable(str(error)) from None
+            raise
+
+    def _share(self, left: float) -> float:
+        """The seconds that one member has for a call.
+
+        A frozen member must not use up all of the time: we ask another one, or our caller does. Nor must one
+        that has passed the request on to a leader which is gone: it does not notice for seconds.
+        """
+        return min(left, max(EACH_TRY, left / 2)) if len(self.address.endpoints) > 1 else left
+
+    async def _call(
+        self,
+        method: Method,
+        body: bytes,
+        time_left: CallTime,
+        again: bool,
+        patient: bool,
+        doubt: Callable[[], object],
+    ) -> bytes:
         tries, logins = 0, 0
         while True:
+            token = self._credentials.number
             line = self.ready_line()
             if line is None:
                 line, connecting = await self.line(time_left.to_connect())
                 time_left.connected(connecting)
-            share = left = max(line.least, time_left.for_request())
+            left = max(line.least, time_left.for_request())
             sent = time.monotonic()
-            if again and not tries and len(self.address.endpoints) > 1:
-                share = min(left, max(FIRST_TRY, left / 2))  # a frozen member must not use up all of the time
+            line.note_request(sent)
             tries += 1
             try:
-                answer = await line.call(method, body, share, patient=patient)
+                answer = await line.call(method, body, self._share(left), patient=patient)
                 line.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
                 logins += 1
-                await self.log_in_again(line, error, left, logins)
+                await self.log_in_again(line, error, left, logins, token)
             except HeldUp:  # nothing was sent, so this says nothing about the member
                 if time_left.left() <= PAUSE:
                     raise
             except StoreUnavailable as error:
                 self.leave(line, error, sent)
-                if unsure is not None and not isinstance(error, Unreached):
-                    unsure()
+                if not isinstance(error, Unreached):
+                    doubt()
                 if not (again or isinstance(error, NotProcessed)) or time_left.left() <= PAUSE:
                     raise
                 if tries > 1:
-                    await self._pause(PAUSE)
+                    await self.pause(PAUSE)
 
     async def ask(self, method: Method, body: bytes, timeout: float) -> bytes:
         """The answer to a call that stands alone: one with a time of its own for connecting."""
         return await self.call(method, body, CallTime(time.monotonic, timeout, self.address.connect_timeout))
 
     def leave(self, line: Line, error: StoreUnavailable, sent: float) -> None:
-        """The next call goes to another member, unless this one only closed an old connection, or is slow for a moment."""
+        """The next call goes to another member, unless this one only closed an old connection, or is slow
+        for a moment.
+        """
         if isinstance(error, (Broken, NotProcessed)):
             line.end(str(error))
-        elif isinstance(error, Refused) or line.heard < sent or self._unserved(line, sent):
+        elif isinstance(error, Refused) or line.heard < sent or self._unserved(line):
             endpoints = self.address.endpoints
             if endpoints[self._first] == line.endpoint:
                 self._first = (self._first + 1) % len(endpoints)
-            # Nothing came since the call was sent, or the member has no leader: its watchers must look elsewhere, too.
+            # Nothing came since the call was sent, or the member has no leader: its watchers must look
+            # elsewhere, too.
             line.end(str(error))
 
-    def _unserved(self, line: Line, sent: float) -> bool:
+    def _unserved(self, line: Line) -> bool:
         """Whether a member has served nothing for so long that it may be cut off from the others.
 
-        Such a member goes on with everything that it can do alone: it acknowledges data, answers pings and serializable reads.
+        Such a member goes on with everything that it can do alone: it acknowledges data, answers pings and
+        serializable reads. A single address may be a balancer's, behind which the next connection finds
+        another member.
         """
         patience = UNSERVED_KEEPER if self.hurried else UNSERVED
-        alone = len(self.address.endpoints) == 1
-        return not alone and line.served < sent and time.monotonic() - sent >= patience
+        return line.served < line.asked <= time.monotonic() - patience
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""
@@ -143,14 +195,16 @@ class ClusterTransport(ABC):
         """A new line to one member."""
 
     @abstractmethod
-    async def _pause(self, seconds: float) -> None: ...
+    async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
     async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None: ...
 
     @abstractmethod
     def inside(self) -> bool:
-        """Whether the calling thread is in the middle of a change here, so that it must not send a request."""
+        """Whether the calling thread is in the middle of a change here, so that it must not send a
+        request.
+        """
 
     @abstractmethod
     def after_fork(self) -> None: ...
@@ -168,15 +222,20 @@ class ClusterTransport(ABC):
         line = await self._found(until)
         try:
             if self._credentials.missing:
-                await self._log_in(line, max(SHORTEST, until - time.monotonic()))
+                await self._log_in_once(
+                    line, max(SHORTEST, until - time.monotonic()), self._credentials.number
+                )
         except BaseException:
             line.end("logging in failed")
             raise
         self.took = time.monotonic() - began
+        self.on_connected(line)
         return line
 
     async def _found(self, until: float) -> Line:
         endpoints = self.address.endpoints
+        if len(endpoints) == 1:
+            return await self._found_alone(endpoints[0], until)
         order = [(self._first + n) % len(endpoints) for n in range(len(endpoints))]
         second: tuple[Line, int] | None = None  # a member that serves and does not lead
         error: InterlockError = unreachable(self.address.place, "no time was left for it")
@@ -214,16 +273,33 @@ class ClusterTransport(ABC):
         self._first = second[1]
         return second[0]
 
+    async def _found_alone(self, endpoint: Endpoint, until: float) -> Line:
+        """A line to a single address.
+
+        If the member there knows no leader, another one may be behind the next connection.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                line, status = await self._greeted(endpoint, max(SHORTEST, until - time.monotonic()))
+            except StoreUnavailable as error:
+                raise nobody(self.address.place, self.address.hosts, error) from None
+            if status.leader or tries == BEHIND or time.monotonic() >= until:
+                return line
+            line.end("it knows no leader")
+
     async def _greeted(self, endpoint: Endpoint, timeout: float) -> tuple[Line, StatusAnswer]:
         """A new line, and what its member says of itself: that it is etcd, and who leads."""
         began = time.monotonic()
         hint = "for TLS" if self.address.tls is not None else "not for TLS (etcds://)"
         line = await self._open(endpoint, timeout)
         try:
-            asked = time.monotonic()
-            data = await line.call(messages.STATUS, b"", max(SHORTEST, timeout - (asked - began)))
-            line.least = min(FARTHEST, 2 * (time.monotonic() - asked))
-            status = StatusAnswer(data)
+            probe = line.post(
+                messages.KEEP_ALIVE, _of_no_lease()
+            )  # answered beside the status: it costs no time
+            status = await self._status(line, began + timeout)
+            await self._check_no_proxy(line, probe, began + timeout)
         except Broken as error:
             line.end("no greeting")
             raise Advised(
@@ -233,14 +309,73 @@ class ClusterTransport(ABC):
             line.end("no greeting")
             raise
         line.term = status.term
+        check_version(line.place, status.version)
         return line, status
 
-    async def log_in_again(self, line: Line, error: Exception, timeout: float, logins: int) -> None:
-        """Get another token after a call was refused; `StoreUnfit` if that has been of no use."""
-        if logins > 1 or not self._credentials.user:
+    async def _check_no_proxy(self, line: Line, probe: Call, until: float) -> None:
+        """Refuse etcd's own proxy. It answers keep-alives when it likes, and some reads from memory, so
+        nothing that it says proves anything.
+
+        It gives itself away at once: it cancels a keep-alive that no second one can follow, which a member
+        answers.
+        """
+        if probe.status is None or CANCELLED not in probe.status.text:
+            return
+        try:  # once more: a member that is just being stopped says so, too
+            await line.call(messages.KEEP_ALIVE, _of_no_lease(), max(SHORTEST, until - time.monotonic()))
+        except Refused as error:
+            if CANCELLED in str(error):
+                raise a_proxy(line.place) from None
+
+    async def _status(self, line: Line, until: float) -> StatusAnswer:
+        """From etcd 3.5.28 on, where users have passwords, only root may ask for it.
+
+        Then another answer tells a part of it.
+        """
+        logins, method, request = 0, messages.STATUS, b""
+        while True:
+            token, asked = self._credentials.number, time.monotonic()
+            left = max(SHORTEST, until - asked)
+            try:
+                data = await line.call(method, request, left)
+            except NotAuthenticated as error:
+                logins += 1
+                await self.log_in_again(line, error, left, logins, token)
+            except Denied:
+                if method != messages.STATUS:
+                    raise
+                method, request = messages.TIME_TO_LIVE, messages.of_lease(NO_LEASE)
+            else:
+                line.least = min(FARTHEST, 2 * (time.monotonic() - asked))
+                if method == messages.STATUS:
+                    return StatusAnswer(data)
+                return StatusAnswer.from_header(messages.LeaseAnswer(data).header)
+
+    async def log_in_again(
+        self, line: Line, error: Exception, timeout: float, logins: int, token: int
+    ) -> None:
+        """Get another token after a call with this one was refused; `StoreUnfit` if that has been of no
+        use.
+        """
+        if logins > MOST_LOGINS or not self._credentials.user:
             raise _no_login(line.place, error) from None
-        self._credentials.forget()
-        await self._log_in(line, timeout)
+        self._credentials.forget(token)
+        await self._log_in_once(line, timeout, token)
+
+    async def _log_in_once(self, line: Line, timeout: float, token: int) -> None:
+        """Log in, or wait for another caller that does: return once there is a newer token than this one."""
+        credentials, until = self._credentials, time.monotonic() + timeout
+        while credentials.number == token:
+            now = time.monotonic()
+            if now >= until:
+                raise timeout_error(line.place, timeout)
+            if credentials.take_lead(now, until - now):
+                try:
+                    await self._log_in(line, until - now)
+                finally:
+                    credentials.landed()
+                return
+            await self.pause(LOGIN_PAUSE)
 
     async def _log_in(self, line: Line, timeout: float) -> None:
         credentials = self._credentials
@@ -252,6 +387,15 @@ class ClusterTransport(ABC):
         except StoreUnfit as error:
             if "authentication is not enabled" not in str(error):
                 raise
+
+
+def _of_no_lease() -> bytes:
+    """The request for a lease that nobody has: 62 random bits."""
+    return messages.of_lease(secrets.randbits(62) | 1)
+
+
+def _nothing(line: Line) -> None:
+    """Do nothing with a new line."""
 
 
 def _no_login(place: str, error: Exception) -> StoreUnfit:

@@ -1,14 +1,15 @@
-"""A line: one connection to one member, which many callers share. What the blocking and the asyncio one have in common.
+"""A line: one connection to one member, which many callers share. What the blocking and the asyncio one have
+in common.
 
-All calls, and all watches, of a line are multiplexed on one socket. A look that follows a watch is made on the same line, so that
-the member that told of a change also answers the look.
+All calls, and all watches, of a line are multiplexed on one socket. A look that follows a watch is made on
+the same line, so that the member that told of a change also answers the look.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from interlock.backends.etcd.address import Endpoint
 from interlock.backends.etcd.errors import status_error
@@ -20,14 +21,18 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStre
 
 PING_AFTER = 10.0  # seconds without a byte from the server after which it is asked whether it lives
 PONG_WITHIN = 5.0  # seconds that it has for the answer
-NOT_SENT = 0.5  # the part of its time after which a patient call is given up that was not sent: the server needs time, too
+# The part of its time after which a patient call is given up that was not sent: the server needs time, too.
+NOT_SENT = 0.5
 FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the time of a call
 # A member that has lost its leader must end our watches, or a waiter would sleep on.
 HAS_LEADER = literal(b"hasleader", b"true")
 
 
 class Line(ABC):
-    """One connection. `usable` turns False when it may not begin new calls; those under way may still be answered."""
+    """One connection.
+
+    `usable` turns False when it may not begin new calls; those under way may still be answered.
+    """
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, *, tls: bool) -> None:
         self.endpoint = endpoint
@@ -38,23 +43,39 @@ class Line(ABC):
         self._heads: dict[Method, bytes] = {}
         self._watching: WatchStream | None = None
         self._watch_stream: Stream | None = None
+        self._watch_token = 0  # the number of the token that the stream was opened with
         self.ended = False
         self.term = 0  # the raft term that this member last told us on this line
         self.served = (
             0.0  # when a call was last answered that a member cannot answer by itself, without the leader
         )
+        self.asked = 0.0  # when the first call was sent that has no answer of this kind yet
         self.least = 0.0  # what any call is given, seconds: a distant server cannot answer sooner
         self.heard = 0.0  # when something last arrived
+        self._listened = 0.0  # since when somebody listens: silence before that means nothing
+
+    @property
+    def token(self) -> int:
+        """The number of the token that a call would be sent with now."""
+        return self._credentials.number
 
     @property
     def usable(self) -> bool:
         return not self.ended and not self._core.draining
 
+    def note_request(self, now: float) -> None:
+        """A call is sent.
+
+        However short each of them is: a member that serves none of them is not to be asked for ever.
+        """
+        if self.asked <= self.served:
+            self.asked = now
+
     def note_answer(self, sent: float) -> None:
         """A call that was sent at this time was answered, with the leader's help.
 
-        The first round trip says how far away a member is, unless it was busy or frozen then: without another look, every
-        call on this line might be late by as much for as long as the line lives.
+        The first round trip says how far away a member is, unless it was busy or frozen then: without another
+        look, every call on this line might be late by as much for as long as the line lives.
         """
         self.served = now = time.monotonic()
         if 2 * (now - sent) < self.least:
@@ -66,12 +87,16 @@ class Line(ABC):
     async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
         """The answer to a call of one message; raises what `status_error` makes of any other outcome.
 
-        A `patient` call lets others go before it while many are under way; `HeldUp` if its time is up before it was sent.
+        A `patient` call lets others go before it while many are under way; `HeldUp` if its time is up before
+        it was sent.
         """
 
     @abstractmethod
-    def post(self, method: Method, body: bytes) -> None:
-        """Send a call and do not wait for its answer. It may get lost; nothing is raised."""
+    def post(self, method: Method, body: bytes, done: Callable[[], object] | None = None) -> Call:
+        """Send a call and do not wait for its answer. It may get lost; nothing is raised.
+
+        `done` is called if it was answered.
+        """
 
     @abstractmethod
     async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
@@ -79,7 +104,9 @@ class Line(ABC):
 
     @abstractmethod
     async def changed(self, group: WatchGroup, timeout: float) -> bool:
-        """Return True when something watched has changed, or nothing can be heard any more; False after `timeout` seconds."""
+        """Return True when something watched has changed, or nothing can be heard any more; False after
+        `timeout` seconds.
+        """
 
     @abstractmethod
     def close_watches(self, group: WatchGroup) -> None: ...
@@ -100,6 +127,17 @@ class Line(ABC):
         head = self._heads.get(method) or self._head(method)
         return self._core.request(head + self._credentials.metadata, framed(body), call, patient=patient)
 
+    @staticmethod
+    def _posted(done: Callable[[], object] | None) -> Call:
+        call = Call()
+
+        def over() -> None:
+            if done is not None and call.status is not None and call.status.code == OK:
+                done()
+
+        call.wake = over
+        return call
+
     def _answer(self, call: Call) -> bytes:
         """The message of a call that has ended."""
         status = call.status
@@ -118,6 +156,7 @@ class Line(ABC):
             head = self._head(WATCH) + self._credentials.metadata + HAS_LEADER
             stream = self._core.request(head, b"", watching, last=False)
             self._watching, self._watch_stream = watching, stream
+            self._watch_token = self._credentials.number
         for message in watching.open(group, watched):
             self._core.send(stream, framed(message))
 
@@ -129,17 +168,22 @@ class Line(ABC):
     def _check_opened(self, group: WatchGroup) -> None:
         """Raise if the watches were refused: the token in the headers of their stream may have expired."""
         if group.ended:
-            self._credentials.forget()
-            stream, self._watch_stream = self._watch_stream, None
-            if stream is not None:
+            self._credentials.forget(self._watch_token)
+            stream, watching = self._watch_stream, self._watching
+            if stream is not None and watching is not None and group.stream is watching:
+                self._watch_stream = self._watching = None
                 self._core.reset(stream)
+                # All who watch on it look again.
+                watching.on_failure("its stream was given up", processed=True)
             raise status_error(self.place, Status(UNAVAILABLE, group.ended))
 
     def _silence(self, now: float) -> float:
-        """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out when due."""
+        """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out
+        when due.
+        """
         if not self._core.streams:
             return PING_AFTER
-        idle = now - self.heard
+        idle = now - max(self.heard, self._listened)
         if idle < PING_AFTER:
             return PING_AFTER - idle
         if not self._core.pings:

@@ -1,16 +1,24 @@
-"""gRPC over HTTP/2: headers, messages with their length before them, and the status in the trailers. No I/O."""
+"""gRPC over HTTP/2: headers, messages with their length before them, and the status in the trailers.
+
+No I/O.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
-from interlock.backends.etcd.wire.http2 import literal
+from interlock.backends.etcd.wire.http2 import ProtocolError, literal
+from interlock.backends.etcd.wire.protobuf import MalformedMessage
 
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
 PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 7, 8, 9, 11
 UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = 12, 14, 16
-LARGEST_MESSAGE = 1 << 30
+LARGEST_MESSAGE = 1 << 26  # bytes of one answer: a queue of a hundred thousand claims
+LONGEST_TEXT = 1000  # characters of what a server says about an error, and
+LONGEST_CODE = 3  # digits of its number
+
+_OVERLOADED = (b"429", b"502", b"503", b"504")  # what gateways answer for a server that is away or busy
 
 _FIXED = literal(b"content-type", b"application/grpc") + literal(b"te", b"trailers")
 
@@ -60,18 +68,27 @@ class Call:
 
     def on_headers(self, headers: dict[bytes, bytes], last: bool) -> None:
         if self._headers:
+            if not last:
+                raise ProtocolError("headers follow upon headers")
             headers = {**self._headers, **headers}
         self._headers = headers
         http = headers.get(b":status", b"200")
-        if http != b"200" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
-            self._end(Status(UNIMPLEMENTED, f"HTTP status {http.decode('ascii', 'replace')}, and no gRPC"))
+        if http in _OVERLOADED:
+            self._end(
+                Status(UNAVAILABLE, f"HTTP status {http.decode()}: a gateway before it reaches no server")
+            )
+        elif http != b"200" or not headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._end(
+                Status(UNIMPLEMENTED, f"HTTP status {http[:20].decode('ascii', 'replace')}, and no gRPC")
+            )
         elif last:
             code, said = headers.get(b"grpc-status", b"2"), headers.get(b"grpc-message", b"")
             if code == b"0" and not said:
                 self._end(_SUCCESS)
             else:
-                text = unquote_to_bytes(said).decode("utf-8", "replace")
-                self._end(Status(int(code) if code.isdigit() else UNKNOWN, text))
+                text = unquote_to_bytes(said).decode("utf-8", "replace")[:LONGEST_TEXT]
+                number = int(code) if code.isdigit() and len(code) <= LONGEST_CODE else UNKNOWN
+                self._end(Status(number, text))
 
     def on_data(self, data: bytes, last: bool) -> None:
         rest = self._rest
@@ -79,19 +96,23 @@ class Call:
         if rest is not None:
             rest += data
             body = rest
-        at, end = 0, len(body)
+        at, after, end = 0, 0, len(body)
         while end - at >= 5 and (after := at + 5 + int.from_bytes(body[at + 1 : at + 5], "big")) <= end:
             if body[at]:
                 self._end(Status(UNIMPLEMENTED, "the answer is compressed, which was not asked for"))
                 return
             self.on_message(bytes(body[at + 5 : after]))
             at = after
+        if end - at >= 5 and after - at > LARGEST_MESSAGE:
+            raise MalformedMessage(f"it has {after - at} bytes")
         if at or rest is None:
             self._rest = bytearray(body[at:]) if at < end else None
         if last:
             self._end(Status(UNAVAILABLE, "the answer ended without a status"))
 
     def on_message(self, message: bytes) -> None:
+        if self.messages:
+            raise MalformedMessage("a second one follows upon the only one")
         self.messages.append(message)
 
     def on_failure(self, why: str, processed: bool) -> None:

@@ -1,23 +1,26 @@
 """HTTP/2 as a client of gRPC needs it: frames in, frames out, no sockets (RFC 9113; HPACK is the library's).
 
-A `Connection` is fed with what arrived, calls the receivers of its streams, and gathers in `take()` what is to be sent. It
-answers SETTINGS and PING, keeps to the peer's windows, frame sizes and number of streams, opens its own windows again,
-joins CONTINUATION frames, and knows after GOAWAY or RST_STREAM whether a request may have been processed. It sends headers
-without compression, and allows none for those that it receives, so a header block has no state to lose.
+A `Connection` is fed with what arrived, calls the receivers of its streams, and gathers in `take()` what is
+to be sent. It answers SETTINGS and PING, keeps to the peer's windows, frame sizes and number of streams,
+opens its own windows again, joins CONTINUATION frames, and knows after GOAWAY or RST_STREAM whether a request
+may have been processed. It sends headers without compression, and allows none for those that it receives, so
+a header block has no state to lose.
 
-etcd sends a PING with nearly every request, to measure the connection. The answers can wait for the next request: then they cost
-no send of their own.
+etcd sends a PING with nearly every request, to measure the connection. The answers can wait for the next
+request: then they cost no send of their own.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
+import threading
 from collections import deque
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-from interlock.errors import Unsupported
+from interlock.backends.kit.libraries import missing
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
@@ -29,7 +32,11 @@ REFUSED_STREAM, CANCEL = 7, 8
 WINDOW = 1 << 30  # what we let the peer send: answers are small, and are never held up
 DEFAULT_WINDOW = 65535
 LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is replaced
-LONGEST_HEADERS = 1 << 20  # bytes of one block of headers
+LONGEST_HEADERS = 1 << 17  # bytes of one block of headers
+LONGEST_PONGS = 1 << 17  # bytes of answers to pings that wait to be sent
+LONGEST_REASON = 200  # characters of what the peer says when it closes the connection
+SMALLEST_FRAME, LARGEST_SIZE = 16384, (1 << 24) - 1  # what a peer may allow as the size of a frame
+LARGEST_WINDOW = (1 << 31) - 1
 CROWD = 16  # requests under way from which on patient ones wait for their turn here, not at the peer
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
 LARGEST_FRAME = 16384  # that we allow
@@ -47,7 +54,9 @@ class Receiver(Protocol):
     def on_headers(self, headers: dict[bytes, bytes], last: bool) -> None: ...
     def on_data(self, data: bytes, last: bool) -> None: ...
     def on_failure(self, why: str, processed: bool) -> None:
-        """The stream has ended without an answer; `processed` is False if the peer has certainly not acted on it."""
+        """The stream has ended without an answer; `processed` is False if the peer has certainly not acted
+        on it.
+        """
         ...
 
 
@@ -92,14 +101,38 @@ def _setting(payload: bytes, at: int) -> tuple[int, int]:
     return int(name), int(value)
 
 
+def _unpadded(payload: bytes) -> bytes:
+    end = len(payload) - payload[0]
+    if end < 1:
+        raise ProtocolError("a frame has more padding than bytes")
+    return payload[1:end]
+
+
 def _decoder() -> tuple[Any, type[Exception]]:
     try:
         hpack = import_module("hpack")
     except ImportError:
-        raise Unsupported(
-            "etcd needs the package hpack, which is not installed: pip install 'interlock[etcd]'"
-        ) from None
+        raise missing("etcd", "hpack", "etcd", "hpack") from None
+    for name in ("hpack.hpack", "hpack.table"):
+        logging.getLogger(name).addFilter(_not_ours)  # adding it again changes nothing
     return hpack.Decoder(), hpack.HPACKError
+
+
+class _Decoding(threading.local):
+    """Whether this thread decodes headers for us right now."""
+
+    now = False
+
+
+_decoding = _Decoding()
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    """At the level DEBUG the library logs several lines for each answer.
+
+    Those of other programs that use it are theirs to want.
+    """
+    return not _decoding.now
 
 
 class Connection:
@@ -292,7 +325,7 @@ class Connection:
         if found is None:
             return  # given up meanwhile
         if flags & PADDED:
-            payload = payload[1 : size - payload[0]]
+            payload = _unpadded(payload)
         if flags & END_STREAM:
             self._forget(found)
             found.receiver.on_data(payload, True)
@@ -305,7 +338,7 @@ class Connection:
 
     def _on_headers(self, flags: int, stream: int, payload: bytes) -> None:
         if flags & PADDED:
-            payload = payload[1 : len(payload) - payload[0]]
+            payload = _unpadded(payload)
         if flags & PRIORITY:
             payload = payload[5:]
         if flags & END_HEADERS:
@@ -337,11 +370,17 @@ class Connection:
         found.receiver.on_headers(headers, last)
 
     def _decoded(self, block: bytes) -> dict[bytes, bytes]:
-        """The headers of a block. All answers have nearly the same, and without a table to refer to, equal blocks mean the same."""
+        """The headers of a block.
+
+        All answers have nearly the same, and without a table to refer to, equal blocks mean the same.
+        """
+        _decoding.now = True
         try:
             headers: dict[bytes, bytes] = dict(self._decoder.decode(block, raw=True))
         except self._hpack_error as error:
             raise ProtocolError(f"headers cannot be decoded: {error}") from None
+        finally:
+            _decoding.now = False
         before, self._stateless = self._stateless, self._decoder.header_table_size == 0
         if not self._stateless:
             self._known_headers.clear()
@@ -365,8 +404,12 @@ class Connection:
             if name == MAX_CONCURRENT_STREAMS:
                 self._most_streams = value
             elif name == MAX_FRAME_SIZE:
+                if not SMALLEST_FRAME <= value <= LARGEST_SIZE:
+                    raise ProtocolError(f"frames of {value} bytes are asked for")
                 self._frame_size = value
             elif name == INITIAL_WINDOW_SIZE:
+                if value > LARGEST_WINDOW:
+                    raise ProtocolError(f"a window of {value} bytes")
                 for found in self._streams.values():
                     found.window += value - self._first_window
                 self._first_window = value
@@ -377,15 +420,20 @@ class Connection:
         raise ProtocolError("a PUSH_PROMISE, which we did not allow")
 
     def _on_ping(self, flags: int, stream: int, payload: bytes) -> None:
+        if len(payload) != 8:
+            raise ProtocolError("a PING of another size")
         if flags & ACK:
             self.pings = 0
-        else:
-            self.pongs += frame(PING, ACK, 0, payload)
+            return
+        if len(self.pongs) > LONGEST_PONGS:
+            raise ProtocolError("pings without an end")
+        self.pongs += frame(PING, ACK, 0, payload)
 
     def _on_goaway(self, flags: int, stream: int, payload: bytes) -> None:
         last, code = struct.unpack_from(">II", payload)
         self.draining = True
-        why = f"the server closes the connection (code {code}) {payload[8:].decode('ascii', 'replace')}".rstrip()
+        reason = payload[8 : 8 + LONGEST_REASON].decode("ascii", "replace")
+        why = f"the server closes the connection (code {code}) {reason}".rstrip()
         for found in [found for number, found in self._streams.items() if number > last & 0x7FFFFFFF]:
             self._forget(found)
             found.receiver.on_failure(why, False)

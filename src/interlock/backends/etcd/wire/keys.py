@@ -4,11 +4,14 @@
                                       with a number if this client has several claims there; the claim's id stands in the value
     interlock/<name>/~r-<word>        the same for a reader: whoever waits for writers alone need not read all readers
     interlock-gone/<claim id>         a claim that must not come back: evicted, or released
+    interlock-gone/by-<call>-<n>      an eviction was done, for a caller that has not got the answer
     interlock-register/<name>         a register
     interlock-token-floor             a number that is added to every token; absent unless an operator has set it
+    interlock-session/<lease>         stands as long as the lease of a session, which is written in hexadecimal digits
+    interlock-never                   nobody writes it; a Txn that would delete it confirms who leads
 
-`interlock/` is the prefix, which the URL may choose. In a name, `%` and `/` are written `%25` and `%2F`: otherwise the keys below
-`a/` would contain those of a resource `a/b`.
+`interlock/` is the prefix, which the URL may choose. In a name, `%` and `/` are written `%25` and `%2F`:
+otherwise the keys below `a/` would contain those of a resource `a/b`.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ class Keys:
         self._gone = base + b"-gone/"
         self._register = base + b"-register/"
         self.floor = base + b"-token-floor"
+        self._session = base + b"-session/"
+        self.never = base + b"-never"
 
     def folder(self, resource: str) -> tuple[bytes, bytes]:
         """The range of all claims on a resource: its first key, and the first key behind it."""
@@ -51,7 +56,10 @@ class Keys:
         return start + b"/", start + b"0"
 
     def readers(self, resource: str) -> tuple[bytes, bytes]:
-        """The part of a folder in which nobody but readers stand. Those of earlier versions stand in the rest of it."""
+        """The part of a folder in which nobody but readers stand.
+
+        Those of earlier versions stand in the rest of it.
+        """
         start = self.root + escaped(resource) + b"/" + READER[:-1]
         return start + READER[-1:], start + bytes((READER[-1] + 1,))
 
@@ -61,10 +69,18 @@ class Keys:
     def gone(self, id: str) -> bytes:
         return self._gone + id.encode()
 
+    def eviction(self, call: str) -> bytes:
+        return self._gone + b"by-" + call.encode()
+
+    def session(self, lease: int) -> bytes:
+        return self._session + b"%x" % lease
+
     def register(self, name: str) -> bytes:
         return self._register + escaped(name)
 
     def resource_of(self, key: bytes) -> tuple[str | None, bytes]:
-        """The resource of a claim's key (None if it is no resource's), and the first key behind all of its claims."""
+        """The resource of a claim's key (None if it is no resource's), and the first key behind all of its
+        claims.
+        """
         name = key[len(self.root) :].split(b"/", 1)[0]
         return unescaped(name), self.root + name + b"0"

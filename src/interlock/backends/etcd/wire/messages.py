@@ -1,6 +1,7 @@
 """The messages of etcd's API that interlock sends and reads, by the field numbers of its protocol (v3).
 
-Requests are functions that return bytes; answers are small classes made from bytes. A `Method` is the path of a call.
+Requests are functions that return bytes; answers are small classes made from bytes. A `Method` is the path of
+a call.
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from interlock.backends.etcd.wire.protobuf import Fields, all_of, decode, integer, message, text
+from interlock.backends.etcd.wire.protobuf import (
+    Fields,
+    MalformedMessage,
+    all_of,
+    decode,
+    integer,
+    message,
+    text,
+)
 
 Method: TypeAlias = bytes
 
@@ -25,6 +34,7 @@ STATUS: Method = b"/etcdserverpb.Maintenance/Status"
 
 UPWARDS, DOWNWARDS = 1, 2  # the order of a sorted range
 BY_CREATION = 2  # what it is sorted by
+LONGEST_TOKEN = 1 << 16  # bytes of the token of a login, which is sent with every call
 MOST_OPERATIONS = 128  # of each branch of a Txn, unless the operator allows more
 
 
@@ -115,7 +125,10 @@ def txn(compare: Sequence[bytes], success: Sequence[bytes], failure: Sequence[by
 
 
 def compared(comparison: bytes) -> bytes:
-    """One comparison as a part of a Txn. A message may be appended to another: then it has the fields of both."""
+    """One comparison as a part of a Txn.
+
+    A message may be appended to another: then it has the fields of both.
+    """
     return message((1, comparison))
 
 
@@ -151,6 +164,8 @@ class RangeAnswer:
     def __init__(self, fields: Fields) -> None:
         self._fields = fields
         self.kvs = [KeyValue(data) for data in all_of(fields, 2)]
+        if not all(kv.key and kv.created > 0 for kv in self.kvs):
+            raise MalformedMessage("a key has no name or no revision")
         self.more = bool(integer(fields, 3))
         self.count = integer(fields, 4)
 
@@ -183,7 +198,10 @@ class TxnAnswer:
         return integer(decode(self._header), 3)
 
     def _response(self, place: int) -> Fields:
-        return decode(all_of(self._fields, 3)[place])
+        found = all_of(self._fields, 3)
+        if place >= len(found):
+            raise MalformedMessage("an operation of a Txn has no answer")
+        return decode(found[place])
 
     def nested(self, place: int) -> TxnAnswer:
         """The answer of the Txn at this place of the branch. It has no header of its own."""
@@ -224,6 +242,14 @@ class LeaseAnswer:
         )  # of a lease that does not exist: 0 for a keep-alive, -1 for a time to live
         self.keys = all_of(fields, 5)
 
+    @classmethod
+    def of_grant(cls, data: bytes) -> LeaseAnswer:
+        """The answer of a grant, which certainly has a lease with some time in it."""
+        found = cls(data)
+        if not found.lease or found.ttl < 1:
+            raise MalformedMessage("a lease has no id or no time to live")
+        return found
+
 
 # ---- watches ----------------------------------------------------------------------------
 
@@ -231,7 +257,8 @@ class LeaseAnswer:
 def watch(number: int, key: bytes, end: bytes = b"", *, only_deletions: bool = False) -> bytes:
     """Opens a watch "from now" under a number of ours; `only_deletions` filters puts out.
 
-    The filter NOPUT has the number 0, which proto3 leaves out by itself: it is a packed field, so its bytes are written here.
+    The filter NOPUT has the number 0, which proto3 leaves out by itself: it is a packed field, so its bytes
+    are written here.
     """
     filters = b"\0" if only_deletions else b""
     return message((1, message((1, key), (2, end), (5, filters), (7, number))))
@@ -242,7 +269,9 @@ def unwatch(number: int) -> bytes:
 
 
 class WatchAnswer:
-    """What a watch tells; `changed` is the revision of the last change that it tells of, and 0 if there is none."""
+    """What a watch tells; `changed` is the revision of the last change that it tells of, and 0 if there is
+    none.
+    """
 
     __slots__ = ("cancelled", "changed", "created", "number")
 
@@ -263,13 +292,17 @@ def authenticate(user: str, password: str) -> bytes:
 
 
 def token_of(data: bytes) -> bytes:
-    return text(decode(data), 2)
+    token = text(decode(data), 2)
+    if not 0 < len(token) <= LONGEST_TOKEN:
+        raise MalformedMessage(f"the token of a login has {len(token)} bytes")
+    return token
 
 
 class StatusAnswer:
     """Which member answered, who leads by its knowledge (0: nobody), and in which term."""
 
     __slots__ = ("leader", "member", "term", "version")
+    UNKNOWN = -1  # a leader that the user has no right to ask for
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
@@ -277,3 +310,10 @@ class StatusAnswer:
         self.member, self.term = header.member, header.term
         self.version = text(fields, 2).decode("ascii", "replace")
         self.leader = integer(fields, 4)
+
+    @classmethod
+    def from_header(cls, header: Header) -> StatusAnswer:
+        """As much of it as the answer of a member that knows its leader tells."""
+        found = cls(b"")
+        found.member, found.term, found.leader = header.member, header.term, cls.UNKNOWN
+        return found

@@ -1,21 +1,36 @@
 """The part of protobuf that etcd's messages need: varints and length-delimited fields.
 
-A message is a sequence of fields, each a number with an integer or bytes. There are no generated classes, so nothing here
-can clash with another etcd client in the same process.
+A message is a sequence of fields, each a number with an integer or bytes. There are no generated classes, so
+nothing here can clash with another etcd client in the same process.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
+from interlock.errors import StoreUnfit
+
 Value: TypeAlias = "int | bytes"
 Fields: TypeAlias = "dict[int, list[Value]]"
+
+MOST_FIELDS = 1 << 19  # of one message: each takes many times the bytes that it has on the wire
+WHOLE = (1 << 64) - 1
 
 _SHORT = [bytes((n,)) for n in range(128)]
 
 
-class MalformedMessage(ValueError):
-    """The bytes are no message of protobuf."""
+class MalformedMessage(StoreUnfit):
+    """The bytes are no message of protobuf, or not one that etcd would send.
+
+    `why` says what is wrong with them.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"an answer cannot be read ({why}); is this an etcd v3 server, with nothing before it that "
+            "changes its answers?"
+        )
+        self.why = why
 
 
 def varint(number: int) -> bytes:
@@ -30,7 +45,10 @@ def varint(number: int) -> bytes:
 
 
 def message(*fields: tuple[int, Value], always: tuple[int, ...] = ()) -> bytes:
-    """Encode a message. Zero and empty fields are left out, as proto3 does, unless their number is in `always`."""
+    """Encode a message.
+
+    Zero and empty fields are left out, as proto3 does, unless their number is in `always`.
+    """
     out: list[bytes] = []
     for number, value in fields:
         if not value and number not in always:
@@ -63,7 +81,9 @@ def decode(data: bytes) -> Fields:
     found: Fields = {}
     at, end = 0, len(data)
     try:
-        while at < end:
+        for _ in range(MOST_FIELDS):
+            if at >= end:
+                return found
             tag, at = (data[at], at + 1) if data[at] < 128 else _varint_at(data, at)
             kind = tag & 7
             value: Value
@@ -82,7 +102,7 @@ def decode(data: bytes) -> Fields:
             found.setdefault(tag >> 3, []).append(value)
     except IndexError:
         raise MalformedMessage("the message is cut off") from None
-    return found
+    raise MalformedMessage("it has too many fields")
 
 
 def integer(fields: Fields, number: int) -> int:
@@ -93,7 +113,7 @@ def integer(fields: Fields, number: int) -> int:
     value = values[-1]
     if not isinstance(value, int):
         raise MalformedMessage(f"field {number} is no integer")
-    return value - (1 << 64) if value >= 1 << 63 else value
+    return value if value < 1 << 63 else (value & WHOLE) - ((value & 1 << 63) << 1)
 
 
 def text(fields: Fields, number: int) -> bytes:

@@ -1,8 +1,8 @@
 """Messages of which all but some parts are the same each time: what is the same is encoded once.
 
-A message is made by the usual functions, with blanks in place of the parts that differ, and is cut there. A blank has the size of
-what it stands for, so the lengths in the message are right. It consists of bytes that follow each other in no message: the first
-is in no text, and in a number the second never follows it.
+A message is made by the usual functions, with blanks in place of the parts that differ, and is cut there. A
+blank has the size of what it stands for, so the lengths in the message are right. It consists of bytes that
+follow each other in no message: the first is in no text, and in a number the second never follows it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """The values of the keys: what a claim says of itself, why a claim is gone, and what a register holds.
 
-A claim's value is a JSON object, readable with `etcdctl get`. A value that is none of ours belongs to another program that locks
-under the same key (`etcdctl lock`, Go's `concurrency` package): its key takes the whole capacity, and has no say in it.
+A claim's value is a JSON object, readable with `etcdctl get`. A value that is none of ours belongs to another
+program that locks under the same key (`etcdctl lock`, Go's `concurrency` package): its key takes the whole
+capacity, and has no say in it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -20,7 +22,10 @@ LONGEST_KEPT = 512  # characters of a note and a holder's name; longer ones are 
 
 
 def claim_value(claim: Claim, floor: int) -> bytes:
-    """What is written for a claim. The instant is wall clock, only for people to read: etcd keeps no times."""
+    """What is written for a claim.
+
+    The instant is wall clock, only for people to read: etcd keeps no times.
+    """
     note, who = claim.note, claim.who
     long = len(note) + len(who) > LONGEST_KEPT
     make = _rest_of_value.__wrapped__ if long else _rest_of_value
@@ -31,7 +36,9 @@ def claim_value(claim: Claim, floor: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _rest_of_value(permits: int, capacity: int, ttl: float, note: str, who: str, floor: int) -> bytes:
-    """What the values of all claims of one lock have in common, if they are made at one place of a program."""
+    """What the values of all claims of one lock have in common, if they are made at one place of a
+    program.
+    """
     said: dict[str, Any] = {"permits": permits, "capacity": capacity, "ttl": ttl, "note": note, "who": who}
     if floor:
         said["floor"] = floor
@@ -48,11 +55,26 @@ def settings(value: bytes) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(value.decode("utf-8", "surrogatepass"))
-        if type(found["permits"]) is int and type(found["capacity"]) is int:
+        if _counts(found["permits"], 0) and _counts(found["capacity"], 1) and _sound(found):
             return dict(found)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         pass
     return None
+
+
+def _counts(number: object, least: int) -> bool:
+    return type(number) is int and number >= least
+
+
+def _sound(said: dict[str, Any]) -> bool:
+    """Whether the numbers are numbers.
+
+    Another program may have written anything, and nobody who reads it may stumble over that.
+    """
+    if type(said.get("floor", 0)) is not int:
+        return False
+    times = [said.get(name, 0.0) for name in ("ttl", "came", "admitted")]
+    return all(type(one) in (int, float) and math.isfinite(one) for one in times)
 
 
 class Entry:
@@ -128,7 +150,7 @@ def eviction(value: bytes) -> str | None:
     """The reason that an operator gave; None if the claim was not evicted."""
     if not value.startswith(_EVICTED):
         return None
-    return value[len(_EVICTED) :].decode("utf-8", "surrogatepass")
+    return _text(value[len(_EVICTED) :])
 
 
 # ---- registers --------------------------------------------------------------------------
@@ -147,5 +169,13 @@ def register_value(id: str, value: str | None) -> bytes:
 def register_read(stored: bytes) -> tuple[str, str | None]:
     """The id of the write, and the value (None if it was deleted)."""
     head, _, rest = stored.partition(b"\n")
-    value = rest.decode("utf-8", "surrogatepass") if stored[:1] == b"=" else None
+    value = _text(rest) if stored[:1] == b"=" else None
     return head[1:].decode("utf-8", "replace"), value
+
+
+def _text(data: bytes) -> str:
+    """What we have written; of what others have written, as much as can be read."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")

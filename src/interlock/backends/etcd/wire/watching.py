@@ -1,7 +1,7 @@
 """The watches of one connection: all of them share one stream, and each wait has a few of them. No I/O.
 
-A watch begins "from now". Until the server has said that it is created, a change may be missed; after that, none is: so
-whoever waits opens its watches first, then looks, then waits.
+A watch begins "from now". Until the server has said that it is created, a change may be missed; after that,
+none is: so whoever waits opens its watches first, then looks, then waits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class Watched:
 class WatchGroup:
     """What one waiter watches. `wake` is called when `ready`, `fired` or `ended` may have changed."""
 
-    __slots__ = ("ended", "fired", "hit", "numbers", "opening", "wake")
+    __slots__ = ("ended", "fired", "hit", "numbers", "opening", "stream", "wake")
 
     def __init__(self, wake: Callable[[], object]) -> None:
+        self.stream: WatchStream | None = None  # on which it watches
         self.numbers: list[int] = []
         self.opening = 0  # watches that the server has not confirmed yet
         self.fired = False  # something has changed, or may have
@@ -37,7 +38,7 @@ class WatchGroup:
 
     @property
     def ready(self) -> bool:
-        return self.opening == 0
+        return self.opening <= 0
 
 
 class WatchStream(Call):
@@ -58,7 +59,7 @@ class WatchStream(Call):
             group.numbers.append(number)
             self._groups[number] = group
             messages.append(watch(number, one.key, one.end, only_deletions=one.only_deletions))
-        group.opening = len(messages)
+        group.opening, group.stream = len(messages), self
         return messages
 
     def close(self, group: WatchGroup) -> list[bytes]:
@@ -71,6 +72,11 @@ class WatchStream(Call):
 
     def on_message(self, message: bytes) -> None:
         answer = WatchAnswer(message)
+        # The server also confirms what we cancel, by its number: that must not end those who are just opening
+        # a watch.
+        if answer.cancelled and not 0 < answer.number < self._next:
+            self._refused()
+            return
         group = self._groups.get(answer.number)
         if group is None:
             return  # cancelled by us meanwhile
@@ -82,6 +88,14 @@ class WatchStream(Call):
         if answer.cancelled:  # by the server: no right to read, for example
             group.ended = "the server has cancelled the watch"
         if group.ready or group.fired or group.ended:
+            group.wake()
+
+    def _refused(self) -> None:
+        """End all that wait to be opened: from etcd 3.5 on, a refusal (an old token, no right) does not
+        say which it refuses.
+        """
+        for group in {group for group in self._groups.values() if not group.ready}:
+            group.ended = "the server has refused the watch"
             group.wake()
 
     def on_failure(self, why: str, processed: bool) -> None:

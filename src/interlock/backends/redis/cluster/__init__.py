@@ -1,1 +1,3 @@
-"""A Redis Cluster: which node has which slot, requests that find their node, and grants published within a shard."""
+"""A Redis Cluster: which node has which slot, requests that find their node, and grants published within a
+shard.
+"""

@@ -26,7 +26,9 @@ from interlock.ports import CONNECT_TIMEOUT, Runtime
 def open_cluster_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> RedisStore:
-    """The store at `redis+cluster://host:port,host:port`, some of its nodes, or `rediss+cluster://` with TLS."""
+    """The store at `redis+cluster://host:port,host:port`, some of its nodes, or `rediss+cluster://` with
+    TLS.
+    """
     if parts.fragment or parts.path.strip("/") not in ("", "0"):
         raise InvalidURL(f"write {parts.scheme}://host:port,host:port; a Cluster has no databases but 0")
     prefix, replicas, rest = options(parts)
@@ -59,10 +61,12 @@ def open_cluster(
     replicas: Replicas | None = None,
     notices: str | None = None,
 ) -> RedisStore:
-    """The store on all nodes of a Cluster; `replicas` of the replicas of a shard must confirm each of its grants."""
+    """The store on all nodes of a Cluster; `replicas` of the replicas of a shard must confirm its grants
+    and renewals.
+    """
 
     def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
-        async def count(request: bytes, timeout: float) -> int:
+        async def count(request: bytes, timeout: float, known: bool) -> int:
             assert isinstance(transport, ClusterRouter)
             # At least one: a shard with no known replica, dead or alive, has just lost its only one.
             return max(1, enough(replicas or 0, await transport.replicas(request, timeout)))

@@ -1,13 +1,14 @@
 """The transport of a Cluster: sends each request to the node that has its slot by now.
 
-A node that refuses because the slot is elsewhere, is being moved, or because the Cluster is down, has done nothing. Such
-a request is repeated at the right node until its time is up, and so is a request that was never sent. A request that
-was not answered is repeated only if that is harmless, and only after the map was refreshed.
+A node that refuses because the slot is elsewhere, is being moved, or because the Cluster is down, has done
+nothing. Such a request is repeated at the right node until its time is up, and so is a request that was never
+sent. A request that was not answered is repeated only if that is harmless, and only after the map was
+refreshed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from interlock import native
@@ -20,22 +21,39 @@ from interlock.backends.redis.transport.handshake import Handshake
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
+from interlock.record import record
 
 ATTEMPT = 1.5  # seconds after which a silent node is given up: another may have its slots by now
 # Seconds for which requests of a batch are repeated: the other requests of the batch must not wait for them.
 ROUNDS = 1.0
 PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts; the pauses grow
 LEAST = 0.02  # seconds that another attempt needs: with less it could only time out
-# Seconds for which a release is repeated: after that the keeper goes on with it, and its caller need not wait.
+# Seconds for which a release is repeated: after that the keeper goes on with it, and its caller need not
+# wait.
 BRIEFLY = 0.5
 DOWN = ("CLUSTERDOWN", "READONLY", "MASTERDOWN")
 ASKING = command(b"ASKING")
+
+Confirm = Callable[[bytes, float], Awaitable[tuple[int, bytes]]]
+"""For the shard of a request: how many replicas must confirm, and the command that waits for them within
+the seconds given.
+"""
+
+
+@record
+class Unconfirmed:
+    """The reply to a request whose write fewer replicas have than wanted."""
+
+    reply: Any
+    confirmed: int
+    wanted: int
 
 
 class ClusterRouter:
     """Routes requests by their first key, with one transport for each node.
 
-    `hurried` is for the keeper: there, finding and connecting to a node counts against the request's own timeout.
+    `hurried` is for the keeper: there, finding and connecting to a node counts against the request's own
+    timeout.
     """
 
     def __init__(
@@ -59,7 +77,9 @@ class ClusterRouter:
         self._closed = False
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
-        """The reply of the node that has the slot; its error reply, if it still refuses when the time is up."""
+        """The reply of the node that has the slot; its error reply, if it still refuses when the time is
+        up.
+        """
         until, slot, known = self._runtime.now() + timeout, slot_of(request), self.topology.map
         met: StoreUnavailable | None = None
         if known is not None and (node := known.node(slot)) is not None:
@@ -84,18 +104,23 @@ class ClusterRouter:
     async def _ask_around(
         self, request: bytes, slot: int, until: float, replies: int, again: bool, met: StoreUnavailable | None
     ) -> Any:
-        """The same, following redirections. At the end the last error reply of a node is preferred over a timeout."""
+        """The same, following redirections.
+
+        At the end the last error reply of a node is preferred over a timeout.
+        """
         now, aside, pause, told = self._runtime.now, None, 0.0, None
         end = until if again else min(until, now() + BRIEFLY)
-        patient = again and not self._hurried
+        patient, pace = again and not self._hurried, self.topology.pace
         while True:
             node, failure = None, None
             try:
                 if aside is None and patient:
+                    # Finding the node is part of connecting.
                     began = now()
-                    node = await self._node(slot, max(until - began, self.topology.connect_timeout))
-                    # Finding the node is part of connecting, which has its own time.
-                    until, end = until + now() - began, end + now() - began
+                    counts = pace.counts(until - began)
+                    node = await self._node(slot, pace.within(until - began))
+                    if not counts:
+                        until, end = until + now() - began, end + now() - began
                 else:
                     node = aside or await self._node(slot, max(0.001, until - now()))
                 left = max(0.001, until - now())
@@ -121,18 +146,25 @@ class ClusterRouter:
                 pause = await self._paused(pause)
 
     async def _paused(self, pause: float) -> float:
-        """Pause, though not the first time, since most trouble ends with one refresh. Returns the next pause."""
+        """Pause, though not the first time, since most trouble ends with one refresh.
+
+        Returns the next pause.
+        """
         if pause:
             await self._runtime.wait(self._runtime.signal(), pause)
         return min(LONGEST_PAUSE, max(PAUSE, 2 * pause))
 
     def _has(self, slot: int, node: HostPort) -> bool:
-        """Whether a node still has the slot: a reply is worthless if the node has lost its slots meanwhile."""
+        """Whether a node still has the slot: a reply is worthless if the node has lost its slots
+        meanwhile.
+        """
         known = self.topology.map
         return known is None or known.node(slot) == node
 
     def _trouble(self, error: Exception, node: HostPort | None, again: bool) -> StoreUnavailable:
-        """The error to raise if there is no time to repeat the request; raises it at once if repeating may do harm."""
+        """The error to raise if there is no time to repeat the request; raises it at once if repeating may
+        do harm.
+        """
         if self._closed:
             raise error
         if isinstance(error, ClientClosed):  # the node has left the Cluster, so the request was not sent
@@ -145,7 +177,10 @@ class ClusterRouter:
         return error
 
     def _redirected(self, code: str, failure: Any, node: HostPort) -> HostPort | None:
-        """Note what an error reply says about the map. Returns the node to ask just this once, if it names one (ASK)."""
+        """Note what an error reply says about the map.
+
+        Returns the node to ask just this once, if it names one (ASK).
+        """
         if code == "ASK":
             return redirected_to(failure.text, node, self.topology.remap)
         if code == "MOVED":
@@ -206,11 +241,15 @@ class ClusterRouter:
 
     # ---- batches -------------------------------------------------------------
 
-    async def ask_all(self, requests: Sequence[tuple[bytes, bytes]], timeout: float) -> list[Any]:
+    async def ask_all(
+        self, requests: Sequence[tuple[bytes, bytes]], timeout: float, confirm: Confirm | None = None
+    ) -> list[Any]:
         """The reply to each request, or its error; the requests for one node are sent together.
 
-        Each request comes in two forms: by the hash of its script, and with the source. Requests for a node in trouble
-        are sent last and given up first, because the others must not wait for them.
+        Each request comes in two forms: by the hash of its script, and with the source. Requests for a node
+        in trouble are sent last and given up first, because the others must not wait for them. With
+        `confirm`, its command follows the requests to each node, and a reply that too few replicas have is
+        `Unconfirmed`.
         """
         now = self._runtime.now
         until, pause = now() + timeout, 0.0
@@ -218,7 +257,7 @@ class ClusterRouter:
         answers: list[Any] = [None] * len(requests)
         unanswered = {number: by_hash for number, (by_hash, _) in enumerate(requests)}
         while True:
-            await self._round(unanswered, answers, until)
+            await self._round(unanswered, answers, until, confirm)
             for number in list(unanswered):
                 answer = answers[number]
                 if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
@@ -229,7 +268,9 @@ class ClusterRouter:
                 return answers
             pause = await self._paused(pause)
 
-    async def _round(self, asked: dict[int, bytes], answers: list[Any], until: float) -> None:
+    async def _round(
+        self, asked: dict[int, bytes], answers: list[Any], until: float, confirm: Confirm | None
+    ) -> None:
         """Send each node its requests, and collect the replies; nodes in trouble come last."""
         now, places = self._runtime.now, dict[HostPort, list[int]]()
         for number, request in asked.items():
@@ -242,18 +283,39 @@ class ClusterRouter:
             numbers, share = places[node], max(0.001, (until - now()) / left)
             request = b"".join([asked[number] for number in numbers])
             try:
-                # Not repeated by the transport: connecting must not take the others' time, and the next round comes soon.
-                replies = await self.ask_at(node, request, share, len(numbers), again=False)
+                # Not repeated by the transport: connecting must not take the others' time, and the next round
+                # comes soon.
+                replies = await self._ask_confirmed(node, request, share, len(numbers), confirm)
             except (StoreUnavailable, ClientClosed) as error:
                 self._troubles[node] = now()
                 replies = [self._trouble(error, node, True)] * len(numbers)
             else:
                 self._troubles.pop(node, None)
-                replies = [replies] if len(numbers) == 1 else replies
             for number, reply in zip(numbers, replies, strict=True):
                 if code := refused(reply):
                     self._redirected(code, reply, node)
                 answers[number] = _moved_on(self.topology.place) if code == "MOVED" else reply
+
+    async def _ask_confirmed(
+        self, node: HostPort, request: bytes, timeout: float, replies: int, confirm: Confirm | None
+    ) -> list[Any]:
+        """The replies of one node; with `confirm`, each as `Unconfirmed` if too few replicas have what was
+        written.
+        """
+        if confirm is None:
+            answer: Any = await self.ask_at(node, request, timeout, replies, again=False)
+            return [answer] if replies == 1 else list(answer)
+        wanted, command = await confirm(request, min(timeout, ATTEMPT))
+        answers: list[Any]
+        *answers, confirmed = await self.ask_at(node, request + command, timeout, replies + 1, again=False)
+        if not isinstance(confirmed, int):
+            return [confirmed] * replies
+        if confirmed >= wanted:
+            return answers
+        return [
+            reply if isinstance(reply, ErrorReply) else Unconfirmed(reply, confirmed, wanted)
+            for reply in answers
+        ]
 
     def _troubled(self, node: HostPort) -> float:
         return self._troubles.get(node, 0.0)
@@ -299,7 +361,9 @@ class ClusterRouter:
 
 
 def refused(reply: Any) -> str:
-    """The code of an error reply that says that this node cannot serve the slot and did nothing; otherwise empty."""
+    """The code of an error reply that says that this node cannot serve the slot and did nothing; otherwise
+    empty.
+    """
     if not isinstance(reply, ErrorReply):
         return ""
     if reply.code in ("MOVED", "ASK", "TRYAGAIN"):

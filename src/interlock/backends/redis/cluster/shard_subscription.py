@@ -14,7 +14,7 @@ from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
 from interlock.backends.redis.pubsub.listener import AGAIN
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.keys import slot
-from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, command, message_parts
 from interlock.errors import InterlockError
 from interlock.ports import Guard, Signal
 
@@ -59,7 +59,9 @@ class ShardSubscription:
                 self._send(command(b"SSUBSCRIBE", channel))
 
     def abandon(self) -> None:
-        """Wake the waiters, whose slots are elsewhere now, and end the connection; also while it is still being made."""
+        """Wake the waiters, whose slots are elsewhere now, and end the connection; also while it is still
+        being made.
+        """
         self._drop(self.channels)
         self.hang_up()
 
@@ -80,9 +82,9 @@ class ShardSubscription:
             connection = connected(self._topology.route_to(self.node), self._topology.connect_timeout)
             if self._start(connection):
                 self._receive_all(connection)
-        except (OSError, EOFError, ProtocolError, ValueError):
+        except (OSError, EOFError, ValueError):  # ValueError: another thread has closed the socket
             pass  # the connection is lost: waiters ask again
-        except (InterlockError, ErrorReply):
+        except (InterlockError, ErrorReply, *MALFORMED):
             # The waiters ask the store themselves, and hear from the server what is wrong.
             self._drop(self.channels)
             time.sleep(AGAIN)
@@ -129,7 +131,7 @@ class ShardSubscription:
         if isinstance(reply, ErrorReply):
             self._on_error(reply)
         elif reply != b"PONG":  # the plain form, before anything is subscribed to
-            kind, channel, *rest = reply
+            kind, channel, *rest = message_parts(reply)
             if kind == b"smessage":
                 self._owner.deliver(rest[0])
             elif kind == b"ssubscribe":
@@ -151,8 +153,9 @@ class ShardSubscription:
         """A moved slot concerns only its own channels; any other error reply ends the connection."""
         if failure.code != "MOVED":
             raise failure
+        better = redirected_to(failure.text, self.node, self._topology.remap)
         number = int(failure.text.split(" ")[1])
-        self._topology.suspect(self.node, redirected_to(failure.text, self.node, self._topology.remap))
+        self._topology.suspect(self.node, better)
         self._moved({channel for channel in list(self.channels) if slot(channel) == number})
 
     def _moved(self, channels: set[bytes]) -> None:

@@ -1,13 +1,14 @@
 """Receives grants on a Cluster by sharded channels (Redis 7), whose messages stay within their shard.
 
-A script may publish only in a slot of its own keys. So the store has a channel for each slot in which it makes claims, and
-for each master on which somebody waits one `ShardSubscription`: a connection with a thread of its own. There is no
-map here that could be outdated. When a subscription ends, or the server drops a channel because its slot has moved, the
-waiters ask again: their own request finds the node that has the slot now, and the channel follows them there.
+A script may publish only in a slot of its own keys. So the store has a channel for each slot in which it
+makes claims, and for each master on which somebody waits one `ShardSubscription`: a connection with a thread
+of its own. There is no map here that could be outdated. When a subscription ends, or the server drops a
+channel because its slot has moved, the waiters ask again: their own request finds the node that has the slot
+now, and the channel follows them there.
 
-Not every node has sharded channels, and not every user may use them. A claim keeps its channel for good, so the node is
-asked before the first claim. Once one node refuses, plain messages and their single subscription serve all names that have
-no sharded channel yet. The others keep theirs, since claims may use it.
+Not every node has sharded channels, and not every user may use them. A claim keeps its channel for good, so
+the node is asked before the first claim. Once one node refuses, plain messages and their single subscription
+serve all names that have no sharded channel yet. The others keep theirs, since claims may use it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from interlock.ports import Guard, Signal
 
 
 class PlainListener(Listener):
-    """The subscription to plain messages: for registers, and for grants where there are no sharded channels."""
+    """The subscription to plain messages: for registers, and for grants where there are no sharded
+    channels.
+    """
 
     def __init__(self, topology: Topology, owner: ShardedListener) -> None:
         super().__init__(topology)
@@ -52,7 +55,9 @@ class ShardedListener(GrantWaiters):
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start afresh in a forked child: nobody waits, no thread runs, and the old channels are the parent's."""
+        """Start afresh in a forked child: nobody waits, no thread runs, and the old channels are the
+        parent's.
+        """
         super().after_fork()
         self.registers.after_fork()
         self._own = os.urandom(8).hex().encode()
@@ -86,7 +91,9 @@ class ShardedListener(GrantWaiters):
             self._channels[resource] = self._channel(resource)
 
     def support_probe(self, resource: str) -> bytes:
-        """A request that succeeds only if the node has sharded channels and the user may use them; nobody receives it."""
+        """A request that succeeds only if the node has sharded channels and the user may use them; nobody
+        receives it.
+        """
         return command(b"SPUBLISH", b"Sinterlock:" + self._keys.tagged(resource), b"")
 
     def set_support(self, resource: str, able: bool) -> None:
@@ -104,7 +111,9 @@ class ShardedListener(GrantWaiters):
     # ---- channels -----------------------------------------------------------------
 
     def subscription_of(self, resource: str) -> tuple[bytes, int]:
-        """The channel of our claims on a resource, and the number of its present subscription; 0 if there is none."""
+        """The channel of our claims on a resource, and the number of its present subscription; 0 if there
+        is none.
+        """
         channel = self._channels.get(resource)
         if channel is None:
             if self.plain:
@@ -133,7 +142,10 @@ class ShardedListener(GrantWaiters):
             self.registers.forget(signal, *topics)
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
-        """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
+        """Whether the channel is subscribed to.
+
+        If not, the signal is set once it is, and nothing is missed after that.
+        """
         if channel == self.registers.channel:
             return self.registers.subscribed(channel, signal)
         with self._guard:
@@ -162,7 +174,9 @@ class ShardedListener(GrantWaiters):
 
     @property
     def guard(self) -> Guard:
-        """Held while channels of a subscription change and while it sends, so that both happen in the same order."""
+        """Held while channels of a subscription change and while it sends, so that both happen in the same
+        order.
+        """
         return self._guard
 
     @property
@@ -185,7 +199,10 @@ class ShardedListener(GrantWaiters):
             signal.set()
 
     def dropped(self, subscription: ShardSubscription, channels: Collection[bytes]) -> list[Signal]:
-        """Note that a subscription lost channels. Returns the waiters that must ask again. Needs the guard."""
+        """Note that a subscription lost channels. Returns the waiters that must ask again.
+
+        Needs the guard.
+        """
         self._forget(subscription, channels)
         signals = self._end_subscribing(channels)
         for resource, waiters in self._waiting():
@@ -222,7 +239,9 @@ class ShardedListener(GrantWaiters):
     # ---- the end --------------------------------------------------------------------
 
     def resubscribe(self) -> None:
-        """Slots have other masters now: end subscriptions at the old ones, and have their waiters ask again."""
+        """Slots have other masters now: end subscriptions at the old ones, and have their waiters ask
+        again.
+        """
         self.registers.resubscribe()
         with self._guard:
             gone = [

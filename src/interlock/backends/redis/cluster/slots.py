@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from interlock.backends.redis.errors import unexpected_answer
 from interlock.backends.redis.wire.keys import SLOTS, slot
+from interlock.backends.redis.wire.resp import MALFORMED
 from interlock.record import record
 
 HostPort = tuple[str, int]
@@ -58,6 +60,8 @@ def read_map(slots: Any, nodes: bytes, asked: HostPort, remap: Remap | None = No
     ranges: list[tuple[int, int, ShardMaster]] = []
     others: list[HostPort] = []
     for first, last, main, *rest in slots:
+        if not 0 <= first <= last < SLOTS:
+            raise ValueError(f"slots {first} to {last}")
         near = [_node(entry, asked, remap) for entry in (main, *rest)]
         id = main[2].decode()
         ranges.append((first, last, ShardMaster(id, near[0], max(len(rest), replicas.get(id, 0)))))
@@ -66,9 +70,16 @@ def read_map(slots: Any, nodes: bytes, asked: HostPort, remap: Remap | None = No
 
 
 def _node(entry: list[Any], asked: HostPort, remap: Remap | None) -> HostPort:
-    host, port = (entry[0] or b"").decode(), int(entry[1])
+    host, port = (entry[0] or b"").decode(), checked_port(entry[1])
     node = (asked[0] if host in ("", "?") else host, port)
     return node if remap is None else remap(node)
+
+
+def checked_port(port: int | str | bytes) -> int:
+    number = int(port)
+    if not 0 < number < 65536:
+        raise ValueError(f"port {number}")
+    return number
 
 
 def _read_nodes(nodes: bytes) -> tuple[int, dict[str, int]]:
@@ -104,7 +115,13 @@ def _word(request: bytes, at: int) -> tuple[bytes, int]:
 
 
 def redirected_to(words: str, asked: HostPort, remap: Remap | None = None) -> HostPort:
-    """The node that a redirection such as `MOVED 3999 host:port` names. Without a host it is the host that sent it."""
-    host, _, port = words.split(" ")[2].rpartition(":")
-    node = (host or asked[0], int(port))
+    """The node that a redirection such as `MOVED 3999 host:port` names.
+
+    Without a host it is the host that sent it.
+    """
+    try:
+        host, _, port = words.split(" ")[2].rpartition(":")
+        node = (host or asked[0], checked_port(port))
+    except MALFORMED as error:
+        raise unexpected_answer(f"Redis at {asked[0]}:{asked[1]}", error) from error
     return node if remap is None else remap(node)

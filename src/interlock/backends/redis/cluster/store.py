@@ -1,4 +1,6 @@
-"""The store port over a Cluster: as over one server, but renewals go slot by slot, and scans ask all masters."""
+"""The store port over a Cluster: as over one server, but renewals go slot by slot, and scans ask all
+masters.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from interlock.backends.redis.cluster.router import ClusterRouter, refused
+from interlock.backends.redis.cluster.router import ClusterRouter, Unconfirmed, refused
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 from interlock.backends.redis.cluster.slots import HostPort
-from interlock.backends.redis.errors import reply_error
-from interlock.backends.redis.replicated import ReplicatedStore
+from interlock.backends.redis.errors import reply_error, understood
+from interlock.backends.redis.replicated import ReplicatedStore, renewal_patience, unconfirmed, wait_command
 from interlock.backends.redis.scan import Ask
 from interlock.backends.redis.store import BATCH, RedisStore
 from interlock.backends.redis.wire import packing
@@ -38,7 +40,9 @@ class ClusterStore(RedisStore):
         return await super().claim(claim, timeout)
 
     async def _probe_support(self, resource: str, timeout: float) -> None:
-        """Find out whether the node of a resource has sharded channels, since a claim keeps its channel for good."""
+        """Find out whether the node of a resource has sharded channels, since a claim keeps its channel
+        for good.
+        """
         listener = self._listener
         assert isinstance(listener, ShardedListener)
         reply = await self._transport.ask(listener.support_probe(resource), timeout)
@@ -60,7 +64,7 @@ class ClusterStore(RedisStore):
             requests.append((call.by_hash + body, call.with_source + body))
         answers: dict[int, RenewAnswer] = {}
         errors: list[InterlockError] = []
-        for group, reply in zip(groups, await self._transport.ask_all(requests, timeout), strict=True):
+        for group, reply in zip(groups, await self._ask_renewals(requests, renewals, timeout), strict=True):
             if isinstance(reply, ErrorReply) and reply.code in MOVING:
                 for number in group:
                     answers[number] = await self._stretched(renewals[number], until)
@@ -70,10 +74,17 @@ class ClusterStore(RedisStore):
                 answers.update({number: NoAnswer(str(error)) for number in group})
             else:
                 batch = [renewals[number] for number in group]
-                answers.update(zip(group, self._renewed(batch, reply), strict=True))
+                renewed = understood(self._place, self._renewed, batch, reply)
+                answers.update(zip(group, renewed, strict=True))
         if errors and len(errors) == len(groups):
             raise errors[0]
         return [answers[number] for number in range(len(renewals))]
+
+    async def _ask_renewals(
+        self, requests: list[tuple[bytes, bytes]], renewals: Sequence[Renewal], timeout: float
+    ) -> list[Any]:
+        """The reply to each request for renewals."""
+        return await self._transport.ask_all(requests, timeout)
 
     def part(self, resource: str) -> str:
         known = self._transport.topology.map
@@ -87,17 +98,24 @@ class ClusterStore(RedisStore):
         return [group[at : at + BATCH] for group in slots.values() for at in range(0, len(group), BATCH)]
 
     async def _stretched(self, renewal: Renewal, until: float) -> RenewAnswer:
-        """Renew a claim whose slot is being moved. Only an exclusive holder can be renewed, by its own key alone."""
+        """Renew a claim whose slot is being moved.
+
+        Only an exclusive holder can be renewed, by its own key alone.
+        """
         why = f"{renewal.resource}: its slot is being moved to another node"
-        if renewal.note is None and renewal.permits is None:
+        if renewal.permits is None:
             body = bulk(self._keys.holder(renewal.resource)) + bulk(renewal.id.encode())
-            body += bulk(packing.millis(renewal.ttl))
+            body += bulk(packing.millis(renewal.ttl)) + bulk(packing.new_note(renewal))
             try:
-                if await self._run(STRETCH, body, max(0.001, until - self._runtime.now())) == 1:
+                if await self._stretch(body, max(0.001, until - self._runtime.now())):
                     return Renewed(renewal.ttl)
             except InterlockError as error:
                 why = str(error)
         return NoAnswer(why)
+
+    async def _stretch(self, body: bytes, timeout: float) -> bool:
+        """Whether a holder was renewed by its own key."""
+        return bool(await self._run(STRETCH, body, timeout) == 1)
 
     async def _servers(self) -> list[Ask]:
         masters = await self._transport.masters(IO_TIMEOUT)
@@ -111,4 +129,30 @@ class ClusterStore(RedisStore):
 
 
 class ReplicatedClusterStore(ClusterStore, ReplicatedStore):
-    """Claims on a Cluster that count only once enough replicas of their shard have them."""
+    """Claims and renewals on a Cluster that count only once enough replicas of their shard have them."""
+
+    def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
+        if not isinstance(reply, Unconfirmed):
+            return super()._renewed(batch, reply)
+        answers = super()._renewed(batch, reply.reply)
+        return unconfirmed(batch, answers, reply.confirmed, reply.wanted)
+
+    async def _ask_renewals(
+        self, requests: list[tuple[bytes, bytes]], renewals: Sequence[Renewal], timeout: float
+    ) -> list[Any]:
+        if all(renewal.waiting for renewal in renewals):
+            return await super()._ask_renewals(requests, renewals, timeout)
+        wait_transport: Any = self._wait_transport
+        replies: list[Any] = await wait_transport.ask_all(requests, timeout, self._confirm)
+        return replies
+
+    async def _confirm(self, request: bytes, timeout: float) -> tuple[int, bytes]:
+        wanted = await self._wanted(request, timeout, True)
+        return wanted, wait_command(wanted, renewal_patience(timeout))
+
+    async def _stretch(self, body: bytes, timeout: float) -> bool:
+        until = self._runtime.now() + timeout
+        wanted = await self._wanted(STRETCH.by_hash + body, timeout, True)
+        left = max(0.001, until - self._runtime.now())
+        reply, confirmed = await self._run_and_wait(STRETCH, body, left, wanted, renewal_patience(left))
+        return bool(reply == 1 and confirmed >= wanted)

@@ -1,7 +1,7 @@
 """The topology of a Cluster: which node has which slot, asked anew whenever a node contradicts it or is gone.
 
-Every node can be asked, but one that was cut off knows an old map. So a map is never replaced by one of an earlier
-epoch, and nodes that were in trouble are asked last.
+Every node can be asked, but one that was cut off knows an old map. So a map is never replaced by one of an
+earlier epoch, and nodes that were in trouble are asked last.
 """
 
 from __future__ import annotations
@@ -14,32 +14,38 @@ from typing import Any
 
 from interlock import native
 from interlock._core.drive import drive
+from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.cluster.slots import HostPort, Remap, SlotMap, read_map
+from interlock.backends.redis.errors import understood
 from interlock.backends.redis.transport.handshake import (
     AsyncHandshake,
     BlockingHandshake,
-    ConnectPace,
     Handshake,
+    info_lines,
     one_then_all,
 )
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.ports import CONNECT_TIMEOUT, Signal
 
 SHARE = 0.5  # seconds that one node may take before the others are asked
-BEHIND = 30.0  # seconds for which an older epoch counts as outdated; later it means that the Cluster was set up anew
+# Seconds for which an older epoch counts as outdated; later it means that the Cluster was set up anew.
+BEHIND = 30.0
 PORT = 6379
 
 
 class Topology:
-    """The last known map of the nodes. As a route it leads to any of them, since a plain message reaches all nodes."""
+    """The last known map of the nodes.
+
+    As a route it leads to any of them, since a plain message reaches all nodes.
+    """
 
     def __init__(self, server: Address, seeds: Sequence[HostPort], remap: Remap | None = None) -> None:
         self._server = server  # how to log in to any node: user, password, TLS
         self._seeds = list(seeds)
         self.remap = remap
-        self._pace = ConnectPace(server.connect_timeout)
+        self.pace = ConnectPace(server.connect_timeout)
         self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
@@ -73,7 +79,9 @@ class Topology:
     # ---- the map -------------------------------------------------------
 
     def suspect(self, node: HostPort, hint: HostPort | None = None) -> None:
-        """Note that a node did not answer or named another for a slot: the map is refreshed before it is used again."""
+        """Note that a node did not answer or named another for a slot: the map is refreshed before it is
+        used again.
+        """
         with self._guard:
             self.suspects[node] = hint
             if node in self._nodes and hint is None:
@@ -83,7 +91,9 @@ class Topology:
     async def refresh(
         self, handshake: Handshake, runtime: WaitRuntime, node: HostPort | None, timeout: float
     ) -> None:
-        """Ask the nodes for the map, once for all concurrent callers; `StoreUnavailable` if no node answers."""
+        """Ask the nodes for the map, once for all concurrent callers; `StoreUnavailable` if no node
+        answers.
+        """
         with self._guard:
             if self.map is not None and node is not None and node not in self.suspects:
                 return  # another caller has refreshed it by now
@@ -107,7 +117,7 @@ class Topology:
         nodes = ([hint] if hint else []) + [node for node in self._nodes if node != hint]
         asks = [partial(self._ask_node, handshake, node) for node in nodes]
         until = time.monotonic() + timeout
-        found, failures = await one_then_all(handshake, asks, 1, self._pace.share(SHARE), until)
+        found, failures = await one_then_all(handshake, asks, 1, self.pace.share(SHARE), until)
         if found:
             return
         errors = [error for _, error in failures if not isinstance(error, _Behind)]
@@ -119,14 +129,16 @@ class Topology:
         )
 
     async def _ask_node(self, handshake: Handshake, node: HostPort, timeout: float) -> bool:
-        """Ask one node and adopt its map; `_Behind` if we know a later one, or if the node knows no others."""
+        """Ask one node and adopt its map; `_Behind` if we know a later one, or if the node knows no
+        others.
+        """
         began = time.monotonic()
         try:
             found = await self._fetch_map(handshake, node, timeout)
         except InterlockError:
             self.suspect(node)
             raise
-        self._pace.reached(began)
+        self.pace.reached(time.monotonic() - began)
         if not self._adopt(found):
             raise _Behind(f"{node[0]}:{node[1]} is behind")
         return True
@@ -139,7 +151,7 @@ class Topology:
             nodes = await handshake.ask(address, connection, _left(until), b"CLUSTER", b"NODES")
         finally:
             await handshake.close(connection)
-        return read_map(slots, nodes, node, self.remap)
+        return understood(address.place, read_map, slots, nodes, node, self.remap)
 
     def _adopt(self, found: SlotMap) -> bool:
         """Adopt a map, unless a later one is known. Returns whether it was adopted."""
@@ -176,14 +188,19 @@ class Topology:
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds that connecting may take; less once a node was reached, since a slow one is then probably gone."""
-        return self._pace.limit
+        """Seconds that connecting may take; less once a node was reached, since a slow one is then
+        probably gone.
+        """
+        return self.pace.limit
 
     def route_to(self, node: HostPort) -> NodeRoute:
         return NodeRoute(self, self._server.at(*node), node)
 
     def connected_to(self, node: HostPort, memory: bytes) -> None:
-        """Note a new connection to a node. Another replication id means that it has another memory than before."""
+        """Note a new connection to a node.
+
+        Another replication id means that it has another memory than before.
+        """
         with self._guard:
             changed = self._memories.get(node, memory) != memory
             self._memories[node] = memory
@@ -203,7 +220,7 @@ class Topology:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            address, share = self._server.at(*node), max(0.001, min(self._pace.share(SHARE), left / 2))
+            address, share = self._server.at(*node), max(0.001, min(self.pace.share(SHARE), left / 2))
             told_until = time.monotonic() + share
             try:
                 connection = await handshake.connect(address, share)
@@ -211,7 +228,7 @@ class Topology:
                 continue
             try:
                 facts = await handshake.ask(address, connection, _left(told_until), b"CLUSTER", b"INFO")
-                if b"cluster_state:ok" in facts:
+                if isinstance(facts, bytes) and b"cluster_state:ok" in facts:
                     return connection
             except InterlockError:
                 pass
@@ -220,7 +237,10 @@ class Topology:
 
 
 class NodeRoute:
-    """The route to one node. A node that came back without its memory is detected when we connect to it again."""
+    """The route to one node.
+
+    A node that came back without its memory is detected when we connect to it again.
+    """
 
     def __init__(self, cluster: Topology, address: Address, node: HostPort) -> None:
         self._cluster = cluster
@@ -232,6 +252,10 @@ class NodeRoute:
     def connect_timeout(self) -> float:
         return self._cluster.connect_timeout
 
+    @property
+    def pace(self) -> ConnectPace:
+        return self._cluster.pace
+
     def connect(self, timeout: float) -> Any:
         return drive(self._open(BlockingHandshake(), timeout), nested=True)
 
@@ -240,22 +264,22 @@ class NodeRoute:
 
     async def _open(self, handshake: Handshake, timeout: float) -> Any:
         try:
-            words, connection = await self._entered(handshake, timeout)
+            facts, connection = await self._entered(handshake, timeout)
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
-        facts = dict(line.partition(b":")[::2] for line in words.splitlines())
         self._cluster.connected_to(self.node, facts.get(b"master_replid", b""))
         return connection
 
-    async def _entered(self, handshake: Handshake, timeout: float) -> tuple[Any, Any]:
+    async def _entered(self, handshake: Handshake, timeout: float) -> tuple[dict[bytes, bytes], Any]:
         until = time.monotonic() + timeout
         connection = await handshake.connect(self._address, timeout)
         try:
             words = await handshake.ask(self._address, connection, _left(until), b"INFO", b"replication")
+            facts = understood(self.place, info_lines, words)
         except BaseException:
             await handshake.close(connection)
             raise
-        return words, connection
+        return facts, connection
 
 
 class _Behind(InterlockError):

@@ -1,4 +1,6 @@
-"""Finds out whether the server of a subscription still lives: while nobody is admitted, it sends nothing by itself."""
+"""Finds out whether the server of a subscription still lives: while nobody is admitted, it sends nothing
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Heartbeat:
         self._asked = False
 
     def ping_due(self, heard: bool, now: float) -> bool:
-        """Whether to send a PING now; EOFError if one was sent and nothing came back in the same time again."""
+        """Whether to send a PING now; EOFError if one was sent and nothing came back in the same time
+        again.
+        """
         if heard:
             self._since, self._asked = now, False
         if now - self._since < self._every:  # the reader may have been woken for something else

@@ -1,9 +1,10 @@
-"""Receives grants: one subscription, kept by one thread, for all waiters of this store, threads and tasks alike.
+"""Receives grants: one subscription, kept by one thread, for all waiters of this store, threads and tasks
+alike.
 
-The store's channel is part of the record of every claim it makes. A script that admits a claim, or removes it on behalf of
-another client, publishes `id token` there (token 0: ask again). Scripts that this store runs itself report grants in their
-reply. A message that arrives before its waiter listens is kept. Messages only wake waiters: the scripts decide, and a
-waiter that misses a message asks again in the end.
+The store's channel is part of the record of every claim it makes. A script that admits a claim, or removes it
+on behalf of another client, publishes `id token` there (token 0: ask again). Scripts that this store runs
+itself report grants in their reply. A message that arrives before its waiter listens is kept. Messages only
+wake waiters: the scripts decide, and a waiter that misses a message asks again in the end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from interlock.backends.redis.address import Route
 from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
 from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
-from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, command
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, command, message_parts
 from interlock.errors import InterlockError
 from interlock.ports import Signal
 
@@ -37,7 +38,9 @@ class Listener(GrantWaiters):
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start afresh in a forked child: nobody waits, no thread runs, and the old channel is the parent's."""
+        """Start afresh in a forked child: nobody waits, no thread runs, and the old channel is the
+        parent's.
+        """
         super().after_fork()
         self.channel = b"interlock:" + os.urandom(8).hex().encode()
         self._set_generation(0)
@@ -68,7 +71,9 @@ class Listener(GrantWaiters):
         return self
 
     def subscription_of(self, resource: str) -> tuple[bytes, int]:
-        """The channel of our claims on a resource, and the number of its present subscription; 0 if there is none."""
+        """The channel of our claims on a resource, and the number of its present subscription; 0 if there
+        is none.
+        """
         assert self.only is not None
         return self.only
 
@@ -85,7 +90,10 @@ class Listener(GrantWaiters):
             return self.channel in self._subscribed
 
     def subscribed(self, channel: bytes, signal: Signal) -> bool:
-        """Whether the channel is subscribed to. If not, the signal is set once it is, and nothing is missed after that."""
+        """Whether the channel is subscribed to.
+
+        If not, the signal is set once it is, and nothing is missed after that.
+        """
         with self._guard:
             if channel in self._subscribed:
                 return True
@@ -102,7 +110,10 @@ class Listener(GrantWaiters):
     # ---- the thread -------------------------------------------------------------------
 
     def _ensure_thread(self) -> bool:
-        """Start the thread if it does not run; it then waits for the guard. False if the system cannot start one."""
+        """Start the thread if it does not run; it then waits for the guard.
+
+        False if the system cannot start one.
+        """
         if self._thread is None and not self._closed:
             thread = native.Thread(target=self._run, name="interlock-redis", daemon=True)
             try:
@@ -134,7 +145,8 @@ class Listener(GrantWaiters):
         try:
             connection = connected(self._address, self._address.connect_timeout)
         except InterlockError:
-            self._give_up_subscribing()  # the waiters ask the store themselves, and hear from the server what is wrong
+            # The waiters ask the store themselves, and hear from the server what is wrong.
+            self._give_up_subscribing()
             time.sleep(AGAIN)
             return
         try:
@@ -143,12 +155,14 @@ class Listener(GrantWaiters):
                     return
                 self._connection = connection
                 self._set_reader(self._lendable(connection))
-                connection.share()  # sending must not block: it happens under the guard, which all waiters need
+                # Sending must not block: it happens under the guard, which all waiters need.
+                connection.share()
                 self._send(connection, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._receive_all(connection)
-        except (OSError, EOFError, ProtocolError, ValueError):
+        except (OSError, EOFError, ValueError):  # ValueError: another thread has closed the socket
             pass  # the connection is lost: waiters ask again
-        except ErrorReply:  # this user may not subscribe: waiters must poll
+        # This user may not subscribe, or the server says what no server should: waiters must poll.
+        except (ErrorReply, *MALFORMED):
             self._give_up_subscribing()
             time.sleep(AGAIN)
         finally:
@@ -166,7 +180,7 @@ class Listener(GrantWaiters):
         """The reader that can be lent to waiters; None if only our own thread can read."""
         try:
             if POLLS and connection.polls:
-                return SubscriptionReader(connection, self._on_reply, (*LOST, ProtocolError, ErrorReply))
+                return SubscriptionReader(connection, self._on_reply, (*LOST, *MALFORMED, ErrorReply))
             return None
         except OSError:  # no file descriptors are left for its pipes: connecting anew would not help
             return None
@@ -197,7 +211,9 @@ class Listener(GrantWaiters):
     def _on_reply(self, reply: Any) -> None:
         if isinstance(reply, ErrorReply):
             raise reply
-        kind, channel, *rest = reply
+        if reply == b"PONG":  # the plain form, before anything is subscribed to
+            return
+        kind, channel, *rest = message_parts(reply)
         if kind == b"message":
             if channel == self.channel:
                 self._deliver_message(rest[0])

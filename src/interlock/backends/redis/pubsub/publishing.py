@@ -1,7 +1,8 @@
-"""Whether this client can wake others: its user may lack the right to publish, or the server may lack the command.
+"""Whether this client can wake others: its user may lack the right to publish, or the server may lack the
+command.
 
-The scripts do their work all the same, but nobody wakes the waiters of such a user or server. Those waiters poll instead,
-a few times a second.
+The scripts do their work all the same, but nobody wakes the waiters of such a user or server. Those waiters
+poll instead, a few times a second.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class PublishRight:
         import logging  # here, not above: `import interlock` stays light
 
         logging.getLogger("interlock").warning(
-            "%s does not let this user publish, so waiters are not woken and look %.0f times a second; allow the "
-            "channels: ACL SETUSER name &interlock:* &prefix* +publish",
+            "%s does not let this user publish, so waiters are not woken and look %.0f times a second; "
+            "allow the channels: ACL SETUSER name &interlock:* &prefix* +publish",
             self._place,
             1 / LOOK,
         )

@@ -1,7 +1,8 @@
-"""The registry of waiters of one store, threads and tasks alike, with messages that came before their waiter listened.
+"""The registry of waiters of one store, threads and tasks alike, with messages that came before their waiter
+listened.
 
-A topic is the id of a claim, the key of a register, or a queue. Subclasses receive the messages: `listener` by one
-subscription, and `sharded_pubsub` by one for each master on which somebody waits.
+A topic is the id of a claim, the key of a register, or a queue. Subclasses receive the messages: `listener`
+by one subscription, and `sharded_pubsub` by one for each master on which somebody waits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from interlock.errors import StoreUnavailable
 from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
+DIGITS = 19  # of the largest token
 
 
 class NoListenerThread(StoreUnavailable):
@@ -47,7 +49,10 @@ class GrantWaiters:
         self._closed = False
 
     def channel_known(self, resource: str) -> bool:
-        """Whether it is known which channel claims on a resource use. With one channel for all, it always is."""
+        """Whether it is known which channel claims on a resource use.
+
+        With one channel for all, it always is.
+        """
         return True
 
     # ---- waiters ---------------------------------------------------------------
@@ -58,12 +63,17 @@ class GrantWaiters:
             self._ensure_thread()
 
     def enlist(self, signal: Signal, *topics: bytes) -> bool:
-        """Listen, in one step with the question whether our channel is subscribed to; False if that must be asked."""
+        """Listen, in one step with the question whether our channel is subscribed to; False if that must
+        be asked.
+        """
         self.listen(signal, *topics)
         return False
 
     def _ensure_thread(self) -> bool:
-        """Start the thread that receives messages, if there is one. Called under the guard; False if it cannot be started."""
+        """Start the thread that receives messages, if there is one.
+
+        Called under the guard; False if it cannot be started.
+        """
         return True
 
     def forget(self, signal: Signal, *topics: bytes) -> None:
@@ -72,7 +82,10 @@ class GrantWaiters:
             self._subscribing.pop(signal, None)
 
     def _drop_abandoned(self) -> None:
-        """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them. Needs the guard."""
+        """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them.
+
+        Needs the guard.
+        """
         self._registry.abandon(_abandoned_by_loop)
         for signal in [signal for signal in self._subscribing if _abandoned_by_loop(signal)]:
             del self._subscribing[signal]  # it is among the waiters, too, and kept alive above
@@ -105,9 +118,12 @@ class GrantWaiters:
             self._wake(topic)
 
     def _deliver_message(self, message: bytes) -> None:
-        """Deliver a published message: id and token."""
+        """Deliver a published message: id and token.
+
+        Anybody may have sent it: if that is no number, the waiter asks.
+        """
         id, _, token = message.rpartition(b" ")
-        self._deliver(id, int(token))
+        self._deliver(id, int(token) if token.isdigit() and len(token) <= DIGITS else 0)
 
     def _deliver(self, id: bytes, token: int) -> None:
         if len(self._early) >= KEPT:  # left by waiters that gave up; the oldest have long been answered

@@ -1,7 +1,7 @@
 """A transport that survives failovers of its master.
 
-A reply of the old master that comes after the new one was reached does not count, and the request goes to the new master.
-While there is no master, a repeatable request is repeated until its time is up.
+A reply of the old master that comes after the new one was reached does not count, and the request goes to the
+new master. While there is no master, a repeatable request is repeated until its time is up.
 """
 
 from __future__ import annotations

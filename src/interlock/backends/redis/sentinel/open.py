@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
 from interlock.backends.kit.runtime import WaitRuntime
@@ -12,6 +12,7 @@ from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
 from interlock.backends.redis.sentinel.discovery import PORT, Sentinels
 from interlock.backends.redis.sentinel.failover import FailoverTransport
+from interlock.backends.redis.sentinel.store import ReplicatedSentinelStore, SentinelStore
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import BlockingHandshake, Handshake
 from interlock.backends.redis.transport.interface import Transport
@@ -19,6 +20,8 @@ from interlock.backends.redis.url_options import check_database, host_and_port, 
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL
 from interlock.ports import CONNECT_TIMEOUT, Runtime
+
+AnySentinelStore = TypeVar("AnySentinelStore", bound=SentinelStore)
 
 
 def open_sentinel_url(
@@ -47,11 +50,11 @@ def open_sentinel_url(
 def open_sentinels(
     route: Sentinels, prefix: str, runtime: Runtime, *, asynchronous: bool, replicas: Replicas | None = None
 ) -> RedisStore:
-    """The store on the present master; `replicas` of its replicas must confirm each grant."""
+    """The store on the present master; `replicas` of its replicas must confirm each grant and renewal."""
 
     def wanted(transport: Transport, handshake: Handshake) -> ReplicasWanted | None:
-        async def count(request: bytes, timeout: float) -> int:
-            return enough(replicas or 0, await route.replica_count(handshake, timeout))
+        async def count(request: bytes, timeout: float, known: bool) -> int:
+            return enough(replicas or 0, await route.replica_count(handshake, timeout, known))
 
         return count if replicas else None
 
@@ -62,7 +65,17 @@ def open_sentinels(
             lambda: make(route), route, runtime, several=isinstance(handshake, BlockingHandshake)
         )
 
-    store = Assembly(route, Keys(prefix), runtime, transport, wanted).store(asynchronous=asynchronous)
+    def behind_them(kind: type[AnySentinelStore]) -> Callable[..., AnySentinelStore]:
+        def made(*parts: Any) -> AnySentinelStore:
+            store = kind(*parts)
+            store._route = route
+            return store
+
+        return made
+
+    kinds = behind_them(SentinelStore), behind_them(ReplicatedSentinelStore)
+    parts = Assembly(route, Keys(prefix), runtime, transport, wanted, kinds)
+    store = parts.store(asynchronous=asynchronous)
     route.on_change = store.master_changed
     return store
 

@@ -1,1 +1,3 @@
-"""Connections that carry requests to one server: a pool of sockets for threads, one pipelined connection for tasks."""
+"""Connections that carry requests to one server: a pool of sockets for threads, one pipelined connection
+for tasks.
+"""

@@ -13,14 +13,15 @@ from typing import Any, Protocol, TypeVar
 from interlock import native
 from interlock._core.drive import drive
 from interlock.backends.redis.address import Address
+from interlock.backends.redis.errors import reply_error
+from interlock.backends.redis.wire.resp import ErrorReply, check_size, command, reader
 from interlock.errors import InterlockError
+
+CHUNK = 16384
 
 T = TypeVar("T")
 Ask = Callable[[float], Coroutine[Any, Any, T]]
 """Asks one of several servers, within the seconds it is given."""
-
-LEAST = 1.5  # seconds that connecting may always take, however quick it was before
-AGAIN = 3  # how many times as long as before connecting may take
 
 
 class Handshake(Protocol):
@@ -28,6 +29,15 @@ class Handshake(Protocol):
 
     async def connect(self, address: Address, timeout: float) -> Any: ...
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any: ...
+    async def ask_several(
+        self, address: Address, connection: Any, timeout: float, *commands: Sequence[bytes]
+    ) -> list[Any]:
+        """The replies to commands that are sent together.
+
+        If the first is refused, that is raised; for the others None stands then.
+        """
+        ...
+
     async def close(self, connection: Any) -> None: ...
 
 
@@ -38,13 +48,24 @@ class BlockingHandshake:
         return address.connect(timeout)
 
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any:
+        return (await self.ask_several(address, connection, timeout, words))[0]
+
+    async def ask_several(
+        self, address: Address, connection: Any, timeout: float, *commands: Sequence[bytes]
+    ) -> list[Any]:
+        sock, answer, until = connection._sock, _Answer(len(commands)), time.monotonic() + timeout
         try:
             # Otherwise it would keep the timeout that was left when it was opened.
-            connection._sock.settimeout(timeout)
-            connection.send_command(*words)
-            return connection.read_response()
+            sock.settimeout(timeout)
+            sock.sendall(b"".join([command(*words) for words in commands]))
+            while not answer.complete:
+                # Set again for each read: a server that sends one byte at a time must not exceed the whole
+                # timeout.
+                sock.settimeout(max(0.001, until - time.monotonic()))
+                answer.feed(sock.recv(CHUNK))
         except Exception as error:
             raise address._error_for(error, timeout) from None
+        return answer.replies(address.place)
 
     async def close(self, connection: Any) -> None:
         connection.disconnect()
@@ -57,37 +78,64 @@ class AsyncHandshake:
         return await address.connect_async(timeout)
 
     async def ask(self, address: Address, connection: Any, timeout: float, *words: bytes) -> Any:
+        return (await self.ask_several(address, connection, timeout, words))[0]
+
+    async def ask_several(
+        self, address: Address, connection: Any, timeout: float, *commands: Sequence[bytes]
+    ) -> list[Any]:
         import asyncio
 
+        answer = _Answer(len(commands))
+
+        async def read() -> None:
+            while not answer.complete:
+                answer.feed(await connection._reader.read(CHUNK))
+
         try:
-            await connection.send_command(*words)
-            return await asyncio.wait_for(connection.read_response(), timeout)
+            connection._writer.write(b"".join([command(*words) for words in commands]))
+            await asyncio.wait_for(read(), timeout)
         except Exception as error:
             raise address._error_for(error, timeout) from None
+        return answer.replies(address.place)
 
     async def close(self, connection: Any) -> None:
         await connection.disconnect(nowait=True)
 
 
-class ConnectPace:
-    """How long connecting took so far, which tells a distant server from a dead one."""
+class _Answer:
+    """The replies to a few commands, parsed by our own reader, which has bounds, and not by the client
+    library.
+    """
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit  # seconds that connecting may take
-        self._took: float | None = None
-
-    def reached(self, began: float) -> None:
-        """Note that a server was reached; connecting to it began at `began`."""
-        self._took = time.monotonic() - began
+    def __init__(self, count: int) -> None:
+        self._reader = reader()
+        self._replies: list[Any] = []
+        self._count = count
+        self._size = 0
 
     @property
-    def limit(self) -> float:
-        """Seconds that connecting may take: the whole limit at first, later a multiple of what it took before."""
-        return self._limit if self._took is None else min(self._limit, max(LEAST, AGAIN * self._took))
+    def complete(self) -> bool:
+        return len(self._replies) == self._count
 
-    def share(self, least: float) -> float:
-        """Seconds that one of several servers may take before the others are asked."""
-        return max(least, AGAIN * (self._took or 0.0))
+    def feed(self, data: bytes) -> None:
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(data)
+        while not self.complete and (reply := self._reader.gets()) is not False:
+            self._replies.append(reply)
+        self._size += len(data)
+        check_size(self._size)
+
+    def replies(self, place: str) -> list[Any]:
+        """The replies; raises if the first command was refused, and has None for others that were."""
+        if isinstance(first := self._replies[0], ErrorReply):
+            raise reply_error(place, first)
+        return [None if isinstance(reply, ErrorReply) else reply for reply in self._replies]
+
+
+def info_lines(words: bytes) -> dict[bytes, bytes]:
+    """The facts in the reply to `INFO`, by name."""
+    return {name: value for name, _, value in (line.partition(b":") for line in words.splitlines())}
 
 
 async def one_then_all(
@@ -95,8 +143,9 @@ async def one_then_all(
 ) -> tuple[list[T], list[tuple[int, InterlockError]]]:
     """Up to `enough` answers, and the errors with the index of the server that caused each.
 
-    The servers are asked one after the other, since most answer at once. If one takes longer than its share, either all
-    are distant or that one is dead, so it and the rest are asked together for as long as there is time.
+    The servers are asked one after the other, since most answer at once. If one takes longer than its share,
+    either all are distant or that one is dead, so it and the rest are asked together for as long as there is
+    time.
     """
     found: list[T] = []
     errors: list[tuple[int, InterlockError]] = []

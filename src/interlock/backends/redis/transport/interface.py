@@ -17,7 +17,9 @@ class Transport(Protocol):
         ...
 
     def inside(self) -> bool:
-        """Whether the calling thread is in the middle of a change here, so that it must not send a request."""
+        """Whether the calling thread is in the middle of a change here, so that it must not send a
+        request.
+        """
         ...
 
     def after_fork(self) -> None: ...

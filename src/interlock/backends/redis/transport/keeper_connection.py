@@ -1,8 +1,9 @@
-"""The keeper's own connections, made together with the first connection of the client, before anything is granted.
+"""The keeper's own connections, made together with the first connection of the client, before anything is
+granted.
 
-Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would come too late just
-when the client is busiest. A renewal that needed a new connection would not come at all once the server has reached its
-limit of clients.
+Threads and tasks of a client take turns on their connections. A renewal that waited for its turn would come
+too late just when the client is busiest. A renewal that needed a new connection would not come at all once
+the server has reached its limit of clients.
 """
 
 from __future__ import annotations

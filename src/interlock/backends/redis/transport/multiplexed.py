@@ -1,7 +1,8 @@
 """The asyncio transport: one connection for all tasks, with replies matched in order.
 
-All requests of one turn of the loop leave in one send. One timer serves all deadlines, because a timer for each
-request would cost more than the request. A connection on which a request timed out takes no new requests.
+All requests of one turn of the loop leave in one send. One timer serves all deadlines, because a timer for
+each request would cost more than the request. A connection on which a request timed out takes no new
+requests.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
+from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import timeout_error, unreachable
@@ -39,7 +41,8 @@ class MultiplexedConnection(PipelinedConnection):
         loop, pending = self.loop, self._pending
         if timeout < self._least:
             timeout = self._least
-        # As `_send`, but for a call that most would pay for; tasks that are resumed after this one may ask as well.
+        # As `_send`, but for a call that most would pay for; tasks that are resumed after this one may ask as
+        # well.
         if not pending and not self.wakeups.ready:
             self._transport.write(request)
         elif self._out:
@@ -60,12 +63,13 @@ class MultiplexedConnection(PipelinedConnection):
         waiting = [self.ask(request if n == 0 else b"", timeout) for n in range(replies)]
         return list(await asyncio.gather(*waiting))
 
-    def _on_replies(self, gets: Callable[[], Any]) -> None:
+    def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
         popleft, give = self._pending.popleft, self.wakeups.add
-        while (reply := gets()) is not False:
+        while reply is not False:
             waiting = popleft()[0]
             if not waiting.done():  # otherwise it was cancelled or timed out, and nobody wants the reply
                 give(waiting, reply)
+            reply = gets()
 
     # ---- deadlines ------------------------------------------------------------
 
@@ -106,8 +110,9 @@ class MultiplexedConnection(PipelinedConnection):
 class MultiplexedTransport:
     """The connection to one server; made when first needed, and again when it was lost.
 
-    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no request is sent
-    before both exist. `hurried` is for the keeper itself: there, connecting counts against the request's own timeout.
+    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no
+    request is sent before both exist. `hurried` is for the keeper itself: there, connecting counts against
+    the request's own timeout.
     """
 
     def __init__(
@@ -124,7 +129,10 @@ class MultiplexedTransport:
         self._closed = False
 
     def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Awaitable[Any]:
-        """The reply, to be awaited. It is a bare future if there is a connection: with 64 tasks a coroutine is felt."""
+        """The reply, to be awaited.
+
+        It is a bare future if there is a connection: with 64 tasks a coroutine is felt.
+        """
         connection = self._connection
         if (
             connection is not None
@@ -140,16 +148,21 @@ class MultiplexedTransport:
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or not connection.usable or connection.loop is not loop:
-            began = loop.time()
-            connection = await self._connected(loop, self.address.connect_timeout if patient else timeout)
+            began, pace = loop.time(), self.address.pace
+            counts = pace.counts(timeout)
+            connection = await self._connected(loop, pace.within(timeout) if patient else timeout)
             if not patient:
                 timeout = max(0.001, timeout - (loop.time() - began))
+            elif counts:
+                timeout = left_after(timeout, loop.time() - began)
         if replies == 1:
             return await connection.ask(request, timeout)
         return await connection.ask_many(request, timeout, replies)
 
     async def _connected(self, loop: asyncio.AbstractEventLoop, timeout: float) -> MultiplexedConnection:
-        """Connect once for all callers; a caller that stops waiting does not end the attempt for the others."""
+        """Connect once for all callers; a caller that stops waiting does not end the attempt for the
+        others.
+        """
         if self._closed:
             raise ClientClosed("this client was closed")
         task = self._connecting
@@ -172,12 +185,14 @@ class MultiplexedTransport:
             await self._connected(loop, timeout)
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> MultiplexedConnection:
-        timeout = self.address.connect_timeout
+        timeout, began = self.address.connect_timeout, loop.time()
         if self._keeper_connection is None or self._accompanied or not self._keeper_connection.wanted:
             opened = await self.address.connect_async(timeout)
         else:
             opened = await self._connect_both(self._keeper_connection, timeout)
             self._accompanied = True
+        if not self._hurried:
+            self.address.pace.reached(loop.time() - began)
         connection = MultiplexedConnection(self.address.place, loop, opened)
         if self._closed:
             connection.end(unreachable(self.address.place, "this client was closed"))
@@ -204,11 +219,14 @@ class MultiplexedTransport:
             raise
         return opened
 
-    # False, from a function without a frame, since every release asks: all changes happen on the loop's own thread.
+    # False, from a function without a frame, since every release asks: all changes happen on the loop's own
+    # thread.
     inside = staticmethod(bool)
 
     def after_fork(self) -> None:
-        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its behalf."""
+        """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its
+        behalf.
+        """
         self._accompanied = False
         _parents.append((self._connection, self._connecting))
         self._connection = self._connecting = None

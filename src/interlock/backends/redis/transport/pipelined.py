@@ -1,4 +1,6 @@
-"""One pipelined connection on an event loop: all requests of one turn leave in one send, and replies come in order."""
+"""One pipelined connection on an event loop: all requests of one turn leave in one send, and replies come
+in order.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 from interlock.backends.redis.errors import protocol_error, unreachable
 from interlock.backends.redis.transport.pool import AT_ONCE
-from interlock.backends.redis.wire.resp import ProtocolError, reader
+from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
 from interlock.errors import InterlockError
 from interlock.wakeups import Wakeups
 
@@ -27,11 +29,13 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         self._transport.set_protocol(self)
         self._reader = reader()
         self._out: list[bytes] = []
+        self._waited = 0  # bytes of a reply that is incomplete
         self.wakeups = Wakeups(loop)
 
     @abstractmethod
-    def _on_replies(self, gets: Callable[[], Any]) -> None:
-        """Take the replies that have arrived, in order: `gets` returns them, and False after the last.
+    def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
+        """Take the replies that have arrived, in order: this one; `gets` returns the next ones, and False
+        after the last.
 
         Raises IndexError if nobody asked for one.
         """
@@ -46,7 +50,9 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         return self._connection._writer is None
 
     def _send(self, request: bytes, alone: bool) -> None:
-        """Send at once if no other request is pending, otherwise together with all requests of this turn of the loop."""
+        """Send at once if no other request is pending, otherwise together with all requests of this turn
+        of the loop.
+        """
         if alone:
             self._transport.write(request)
             return
@@ -64,8 +70,15 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         reader = self._reader
         try:
             reader.feed(data)
-            self._on_replies(reader.gets)
-        except (ProtocolError, IndexError) as error:
+            gets = reader.gets
+            reply = gets()
+            if reply is not False:
+                self._waited = 0
+                self._on_replies(reply, gets)
+            else:
+                self._waited += len(data)
+                check_size(self._waited)
+        except MALFORMED as error:
             self.end(protocol_error(self.place, error))
         except (
             BaseException
@@ -84,7 +97,10 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         """See `pause_writing`."""
 
     def end(self, error: InterlockError) -> None:
-        """Close, and fail all pending requests. If there were any, reset it, so that none of them arrives later."""
+        """Close, and fail all pending requests.
+
+        If there were any, reset it, so that none of them arrives later.
+        """
         self.usable = False
         if self._fail_all(error):
             self._reset()

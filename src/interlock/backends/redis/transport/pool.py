@@ -1,12 +1,14 @@
 """The blocking transport: one connection for each request under way, kept for the next request.
 
-The socket's own timeout enforces deadlines: it keeps counting when a signal arrives, works through TLS, and lets other
-greenlets run where gevent or eventlet provides the sockets. A connection on which anything went wrong is reset: a late
-reply must not answer another request, and a request must not arrive after its claim was taken back.
+The socket's own timeout enforces deadlines: it keeps counting when a signal arrives, works through TLS, and
+lets other greenlets run where gevent or eventlet provides the sockets. A connection on which anything went
+wrong is reset: a late reply must not answer another request, and a request must not arrive after its claim
+was taken back.
 
-A slot in the pool is a connection object held by weak reference. However a thread ends that uses one, even by an exception
-that another thread throws into it between two lines, the slot is free once nobody holds the object. For the same
-reason there is no `threading.Condition` here: an exception inside its methods can leave its lock held for ever.
+A slot in the pool is a connection object held by weak reference. However a thread ends that uses one, even by
+an exception that another thread throws into it between two lines, the slot is free once nobody holds the
+object. For the same reason there is no `threading.Condition` here: an exception inside its methods can leave
+its lock held for ever.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from typing import Any, Protocol, SupportsIndex
 from weakref import WeakSet
 
 from interlock import native
+from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import merged_error, protocol_error, timeout_error, unreachable
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
-from interlock.backends.redis.wire.resp import ProtocolError, reader
+from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 MOST = 16  # connections at the same time; more threads than this take turns
@@ -46,7 +49,7 @@ class BlockingConnection:
     """One connection to a server, used by one thread at a time."""
 
     __slots__ = (
-        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls"),
+        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls", "_waited"),
         *("bound", "least", "used"),
     )
 
@@ -56,6 +59,7 @@ class BlockingConnection:
         self._sock: Any = None
         self._reader = reader()
         self._timeout = -1.0
+        self._waited = 0  # bytes of a message that is incomplete
         self._tls: Any = None  # a lock if one thread reads while others send: TLS cannot do both at once
         self.bound = False  # whether only the thread that made it can use it
         # The shortest timeout of a request in seconds: a distant server cannot answer sooner.
@@ -101,11 +105,12 @@ class BlockingConnection:
             raise timeout_error(self._place, timeout) from None
         except (OSError, EOFError) as error:
             raise Broken(str(unreachable(self._place, error))) from None
-        except (ProtocolError, ValueError) as error:
+        except MALFORMED as error:
             raise protocol_error(self._place, error) from None
 
     def _read(self, data: bytes, until: float, replies: int) -> Any:
         got: list[Any] = []
+        size = 0
         while True:
             if not data:
                 raise EOFError("the server closed the connection")
@@ -117,6 +122,8 @@ class BlockingConnection:
                 return got[0] if replies == 1 else got
             if now >= until:
                 raise TimeoutError
+            size += len(data)
+            check_size(size)
             self._patience(until - now)
             data = self._sock.recv(CHUNK)
 
@@ -167,12 +174,17 @@ class BlockingConnection:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
                 got.append(reply)
+            self._waited = 0 if got else self._waited + len(data)
+            check_size(self._waited)
             if self._tls is None:
                 break
         return got
 
     def _arrived(self) -> bytes:
-        """Some of the data that has arrived, or nothing. Data that TLS has decrypted already is invisible to poll()."""
+        """Some of the data that has arrived, or nothing.
+
+        Data that TLS has decrypted already is invisible to poll().
+        """
         try:
             if self._tls is None:
                 data: bytes = self._sock.recv(CHUNK)
@@ -242,8 +254,9 @@ def connected(address: Route, timeout: float) -> BlockingConnection:
 class Pool:
     """A bounded pool of connections to one server, the last used first; idle ones are closed.
 
-    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no request is sent
-    before both exist. `hurried` is for the keeper itself: there, connecting counts against the request's own timeout.
+    With a `keeper_connection`, the keeper's own connection is made together with the first one, and no
+    request is sent before both exist. `hurried` is for the keeper itself: there, connecting counts against
+    the request's own timeout.
     """
 
     def __init__(
@@ -268,8 +281,8 @@ class Pool:
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
         """The reply. `again` says that repeating the request is harmless.
 
-        Then a kept connection that proves dead is replaced once, and connecting has its own time, the route's
-        `connect_timeout`.
+        Then a kept connection that proves dead is replaced once, and the time to connect is that of the
+        route's pace.
         """
         try:
             connection = self._idle.pop()
@@ -302,12 +315,15 @@ class Pool:
 
     def _ask_slowly(self, request: bytes, timeout: float, replies: int, again: bool) -> Any:
         """The same on a new connection, or on one that another thread gives back."""
-        began = time.monotonic()
+        began, pace = time.monotonic(), self.address.pace
         patient = again and not self._hurried
-        connection, new = self._next(began + timeout, patient)
+        counts, connecting = pace.counts(timeout), pace.within(timeout) if patient else 0.0
+        connection, new = self._next(began + timeout, connecting)
         try:
             now = time.monotonic()
-            left = timeout if new and patient else began + timeout - now
+            left = began + timeout - now
+            if new and patient:
+                left = left_after(timeout, now - began) if counts else timeout
             reply = connection.ask(request, max(0.001, left), replies, now)
         except BaseException:
             self._drop(connection, reset=True)
@@ -319,14 +335,17 @@ class Pool:
     async def warm(self, route: Route, timeout: float) -> None:
         if self._idle or self._connections:
             return
-        connection, _ = self._next(time.monotonic() + timeout, False)
+        connection, _ = self._next(time.monotonic() + timeout, 0.0)
         self._idle.append(connection)
         self._tidy(connection)
 
     # ---- slots --------------------------------------------------------------------
 
-    def _next(self, until: float, patient: bool) -> tuple[BlockingConnection, bool]:
-        """A connection, and whether it is new. A `patient` request has extra time if a connection must be made."""
+    def _next(self, until: float, connecting: float) -> tuple[BlockingConnection, bool]:
+        """A connection, and whether it is new.
+
+        If one must be made, there are `connecting` seconds for that, or the time until `until`.
+        """
         while True:
             with self._guard:
                 if self._closed:
@@ -340,12 +359,15 @@ class Pool:
                     break
                 waiter = _Waiter()
                 self._waiting.append(waiter)
-            if (given := self._stand(waiter, until, patient)) is not None:
+            if (given := self._stand(waiter, until, connecting)) is not None:
                 return given, False
-        connect_timeout = self.address.connect_timeout
-        left = until - time.monotonic()
+        began = time.monotonic()
         try:
-            self._connect(connection, connect_timeout if patient else max(0.001, min(connect_timeout, left)))
+            self._connect(
+                connection, connecting or max(0.001, min(self.address.connect_timeout, until - began))
+            )
+            if not self._hurried:
+                self.address.pace.reached(time.monotonic() - began)
         except StoreUnavailable as error:
             self._drop(connection)
             raise Unreached(str(error)) from None
@@ -354,14 +376,14 @@ class Pool:
             raise
         return connection, True
 
-    def _stand(self, waiter: _Waiter, until: float, patient: bool) -> BlockingConnection | None:
+    def _stand(self, waiter: _Waiter, until: float, connecting: float) -> BlockingConnection | None:
         """Wait until a connection is handed over, or a slot may be free.
 
-        Each wait is short, because some slots become free unannounced. While others connect, a patient request waits
-        as long as they may take.
+        Each wait is short, because some slots become free unannounced. While others connect, a request that
+        may take `connecting` seconds for that waits for them.
         """
-        if patient and any(not connection.made for connection in self._connections):
-            until += self.address.connect_timeout
+        if any(not connection.made for connection in self._connections):
+            until += connecting
         try:
             left = until - time.monotonic()
             waiter.gate.acquire(timeout=max(0.0, min(AGAIN, left)))
@@ -412,7 +434,9 @@ class Pool:
                 pass  # other threads have taken all of them
 
     def _hand_over(self) -> None:
-        """Hand it to the thread that has waited longest; otherwise threads that lock back to back would always win."""
+        """Hand it to the thread that has waited longest; otherwise threads that lock back to back would
+        always win.
+        """
         try:
             waiter = self._waiting.popleft()
         except IndexError:
@@ -455,7 +479,9 @@ class _Idle(Protocol):
 
 
 class _ByThread:
-    """Idle connections with sockets of gevent or eventlet; most can only be used by the thread that made them."""
+    """Idle connections with sockets of gevent or eventlet; most can only be used by the thread that made
+    them.
+    """
 
     def __init__(self) -> None:
         self._lists: dict[int, list[BlockingConnection]] = {}

@@ -1,7 +1,8 @@
 """The keys of a resource on the server. All keys of one resource are in one slot of a Cluster.
 
-The holder's key is the resource's own name after the prefix, so that other programs lock the same name there. The
-companion keys hash to the same slot, and contain a control character, so that no resource can have their name.
+The holder's key is the resource's own name after the prefix, so that other programs lock the same name there.
+The companion keys hash to the same slot, and contain a control character, so that no resource can have their
+name.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
-        # What was encoded before, by resource: the quick paths look here first, and ask the methods for the rest.
+        # What was encoded before, by resource: the quick paths look here first, and ask the methods for the
+        # rest.
         self.of_claims: dict[str, bytes] = {}  # claim_keys_and_counter
         self.of_releases: dict[str, bytes] = {}  # claim_keys
         self.of_votes: dict[str, bytes] = {}  # holder_keys
@@ -95,7 +97,9 @@ class Keys:
 
 
 class ClusterKeys(Keys):
-    """The keys on a Cluster, where each slot in use has a counter of its own, since a script cannot leave its slot."""
+    """The keys on a Cluster, where each slot in use has a counter of its own, since a script cannot leave
+    its slot.
+    """
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix)
@@ -124,7 +128,10 @@ class ClusterKeys(Keys):
 
 
 def _remember(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
-    """Cache encoded keys for the next time. The cache is bounded, so names that come and go do not fill the memory."""
+    """Cache encoded keys for the next time.
+
+    The cache is bounded, so names that come and go do not fill the memory.
+    """
     if len(kept) >= REMEMBERED_NAMES:
         kept.clear()
     kept[resource] = encoded
@@ -154,10 +161,12 @@ def slot(key: bytes) -> int:
 
 @cache
 def _tag_of(number: int) -> bytes:
-    """Four characters that hash to this slot, the same in every program, for keys that cannot be their own tag.
+    """Four characters that hash to this slot, the same in every program, for keys that cannot be their own
+    tag.
 
-    CRC16 is linear: the hash of a text is the hash of its first half, shifted, xor the hash of its second half. So for each
-    first half a fitting second half is looked up. Trial and error would take a thousand times as long during a claim.
+    CRC16 is linear: the hash of a text is the hash of its first half, shifted, xor the hash of its second
+    half. So for each first half a fitting second half is looked up. Trial and error would take a thousand
+    times as long during a claim.
     """
     ends = _ends()
     for start in ends.values():

@@ -1,4 +1,7 @@
-"""Turns claims and renewals into the bytes of requests, and replies into answers. The scripts' headers list the fields."""
+"""Turns claims and renewals into the bytes of requests, and replies into answers.
+
+The scripts' headers list the fields.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.resp import ErrorReply, bulk
 from interlock.errors import ForeignKey, SettingsMismatch
 from interlock.model import (
+    NEVER,
     Busy,
     Claim,
     ClaimAnswer,
@@ -27,9 +31,6 @@ from interlock.model import (
 RECORD = re.compile(rb"(\d+)\n(\d+)\n(\d+)\n(\d+)\n([^\n]*)\n(\d+)\n(.*)", re.DOTALL)
 RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
 """How the value of a holder's key begins if interlock wrote it."""
-
-# Shown as the lapse of another program's lock that has no expiry: a number, so that JSON and sums work.
-LASTS = 365 * 86400.0
 
 KEPT = 1000  # encoded settings of claims that are cached
 RESERVED = 16  # tokens that every claim draws, and a plain claim at most: see claim.lua
@@ -71,16 +72,20 @@ def _encode_settings(claim: Claim, settings: tuple[Any, ...]) -> bytes:
 
 def claim_answer(claim: Claim, reply: Any) -> tuple[ClaimAnswer, int, list[Any]]:
     """The answer, the token of the place in the queue, and the grants that the script made on the way."""
-    first, second, *rest = reply
+    first, second, *rest = _listed(reply)
     if first == 1:
         return Granted(int(second), claim.ttl), 0, rest
     if first == 0:
-        return Busy(second, rest[0] / 1000, holder(rest[2], int(rest[3]))), int(rest[1]), rest[4:]
+        return (
+            Busy(_number(second), _number(rest[0]) / 1000, holder(rest[2], int(rest[3]))),
+            int(rest[1]),
+            rest[4:],
+        )
     if first == -1:
         return Gone(True, second.decode()), 0, rest
     if first == -3:
         return Gone(), 0, rest
-    raise SettingsMismatch(claim.resource, claim.capacity, second)
+    raise SettingsMismatch(claim.resource, claim.capacity, _number(second))
 
 
 def holder(value: bytes, now: int) -> Standing | None:
@@ -97,9 +102,18 @@ def renew_request(keys: Keys, renewals: list[Renewal], channel: bytes) -> bytes:
     parts.append(bulk(channel))
     for renewal in renewals:
         permits = b"" if renewal.permits is None else b"%d" % renewal.permits
-        note = b"" if renewal.note is None else b"=" + renewal.note.encode()
-        parts += [bulk(renewal.id.encode()), bulk(millis(renewal.ttl)), bulk(permits), bulk(note)]
+        parts += [
+            bulk(renewal.id.encode()),
+            bulk(millis(renewal.ttl)),
+            bulk(permits),
+            bulk(new_note(renewal)),
+        ]
     return b"".join(parts)
+
+
+def new_note(renewal: Renewal) -> bytes:
+    """The note that a renewal writes, behind a sign; empty if the note stays as it is."""
+    return b"" if renewal.note is None else b"=" + renewal.note.encode()
 
 
 def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
@@ -107,7 +121,9 @@ def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
         return Gone(True, reply.decode())
     if isinstance(reply, ErrorReply):
         return NoAnswer(str(reply_error(place, reply)))
-    return Gone() if reply == 0 else Renewed(renewal.ttl)
+    if _number(reply) == 0 or (reply == WAITS and not renewal.waiting):
+        return Gone()
+    return Renewed(renewal.ttl)
 
 
 def standings(now: int, parts: list[Any]) -> list[Standing]:
@@ -118,7 +134,7 @@ def standings(now: int, parts: list[Any]) -> list[Standing]:
 
 def _standing(now: int, id: bytes, record: bytes, admitted: int, left: int) -> Standing:
     match = RECORD.fullmatch(record)
-    lapses_in = left / 1000 if left >= 0 else LASTS
+    lapses_in = left / 1000 if left >= 0 else NEVER
     if match is None:  # another program's key: its value may be a secret, and is not shown
         return Standing("", 0, 1, True, 0.0, lapses_in, "", "another program", foreign=True)
     token, since, _, permits, _, length, tail = match.groups()
@@ -137,15 +153,39 @@ def evicted(resource: str, reply: Any) -> tuple[list[Standing], list[Any], bytes
 
     Raises `ForeignKey` if a key of another program is in its way.
     """
-    now, told, more, *parts = reply
+    now, told, more, *parts = _listed(reply)
     if isinstance(told, bytes):
         raise ForeignKey(resource, told.decode(errors="replace"), more == 1)
-    return standings(int(now), parts), told, more
+    if not isinstance(more, bytes):
+        raise TypeError(f"{type(more).__name__} for a token up to which more are left")
+    return standings(int(now), parts), _listed(told), more
 
 
 def queue(resource: str, reply: Any) -> Queue:
-    now, capacity, _, *parts = reply
-    return Queue(resource, capacity, tuple(standings(int(now), parts)))
+    now, capacity, _, *parts = _listed(reply)
+    return Queue(resource, _number(capacity), tuple(standings(int(now), parts)))
+
+
+def written(reply: Any) -> tuple[int, bool]:
+    """The new version of a register, 0 if it was another one's turn; and whether its watchers could be
+    told.
+    """
+    return (_number(_listed(reply)[0]), False) if isinstance(reply, list) else (_number(reply), True)
+
+
+def _number(value: Any) -> int:
+    if (
+        type(value) is not int
+    ):  # a text of digits is bytes, which would be compared and counted like something else
+        raise TypeError(f"{type(value).__name__} for a number")
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if value.__class__ is not list:
+        raise TypeError(f"{type(value).__name__} for an array")
+    listed: list[Any] = value
+    return listed
 
 
 def versioned(value: bytes | None) -> Versioned:

@@ -4,7 +4,7 @@
 -- ARGV  1 the caller's channel, then four for each claim: id, ttl ms, permits ('' as it is),
 --       note ('' as it is, otherwise = and the note)
 --
--- Returns  {answer, ..., {id, token, ...}}: 1 renewed, it holds; 3 renewed, it waits; 0 gone; a reason: evicted; an
+-- Returns  {answer, ..., {id, token, ...}}: 1 renewed, it holds; 3 renewed, it waits, and only that; 0 gone; a reason: evicted; an
 --          error: refused, though the others were renewed; last, the claims of the caller's channel that were admitted
 --          because a claim shrank
 
@@ -16,12 +16,6 @@ local function noted(r, note)
   local who = string.sub(r.tail, r.length + 1)
   r.length = #note
   r.tail = note .. who
-end
-
-local function rewrite_waiter(q, id, member, r) -- keeps its place: the token stays
-  ready(q)
-  redis.call('ZADD', q.w, r.token, id .. '\n' .. pack(r))
-  redis.call('ZREM', q.w, member)
 end
 
 local function changed_holder(q, id, permits, note)
@@ -51,15 +45,6 @@ local function changed_sharer(q, id, r, permits, note)
   decide(q, {id, pack(r)})
 end
 
-local function changed_waiter(q, id, permits, note)
-  local member = find(q, id)
-  local _, r = split(member or '')
-  if not r then return end
-  if note then noted(r, note) end
-  if permits and permits < r.permits then r.permits = permits end
-  rewrite_waiter(q, id, member, r)
-end
-
 local function changed(at, id, permits, note)
   local q = open(KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], ARGV[1])
   permits, note = tonumber(permits), note ~= '' and string.sub(note, 2)
@@ -68,8 +53,6 @@ local function changed(at, id, permits, note)
     changed_holder(q, id, permits, note)
   elseif r then
     changed_sharer(q, id, r, permits, note)
-  else
-    changed_waiter(q, id, permits, note)
   end
   settle(q)
   save(q)
@@ -85,12 +68,21 @@ local function value_of(key) -- a key of another type is not ours, and must not 
   if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value.err, 0) end
 end
 
+-- Write without changing anything. With replicas=, a renewal counts if replicas confirm it, and from Redis 7.2 on a new
+-- connection that has written nothing is told that all of them do, though an earlier renewal may have reached none.
+local function touch(key)
+  local left = redis.call('PTTL', key)
+  if left > 0 then redis.call('PEXPIRE', key, left) end
+end
+
 local function renewed(at, id, ttl)
   local k, h, w, e = KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3]
   local held = value_of(k)
   if held and string.sub(held, 1, #id + 1) == id .. '\n' then
     local left = redis.call('PTTL', k)
-    if left >= 0 and left < ttl then redis.call('PEXPIRE', k, string.format('%.0f', ttl)) end
+    -- Also if that changes nothing: WAIT counts only what its own connection has written, see touch().
+    local done = left < 0 or redis.pcall('PEXPIRE', k, string.format('%.0f', math.max(left, ttl)))
+    if type(done) == 'table' then error(done.err .. ' (PEXPIRE)', 0) end -- what is refused for one claim has no line: see errors.py
     return 1
   end
   local waits = tonumber(redis.call('ZSCORE', w, id) or 0)
@@ -110,6 +102,8 @@ local function renewed(at, id, ttl)
       ready(q)
       redis.call('ZADD', e, now + ttl, id)
       outlive(q, now + ttl)
+    else
+      touch(e)
     end
     return 1
   end
@@ -120,7 +114,7 @@ local function asked(i)
   local a = 2 + 4 * i
   local id, permits, note = ARGV[a], ARGV[a + 2], ARGV[a + 3]
   local answer = renewed(1 + 4 * i, id, tonumber(ARGV[a + 1]))
-  if answer ~= 0 and (permits ~= '' or note ~= '') and type(answer) == 'number' then
+  if answer == 1 and (permits ~= '' or note ~= '') then -- only of a holder: a place in the queue is never changed
     changed(1 + 4 * i, id, permits, note)
   end
   return answer

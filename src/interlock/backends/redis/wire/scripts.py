@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import Any
 
 from interlock.backends.redis.wire.resp import bulk
@@ -18,6 +19,29 @@ class Call:
     with_source: bytes  # EVAL with the source, for a server that does not
 
 
+_SCRIPTS: dict[str, Script] = {}  # by hash
+
+
+def failed_line(text: str) -> str:
+    """The line of the script that an error reply blames, "" if it blames none of ours.
+
+    Redis 7 says "script: HASH, on @user_script:LINE.", and Redis 6 "(call to f_HASH): @user_script:LINE:
+    ...".
+    """
+    found = re.search(r"(?:script: |call to f_)([0-9a-f]{40})\b.*?@user_script: ?(\d+)", text)
+    if found is None or found[1] not in _SCRIPTS:
+        return ""
+    lines = _SCRIPTS[found[1]].source.decode().splitlines()
+    return lines[int(found[2]) - 1] if int(found[2]) <= len(lines) else ""
+
+
+def failed_commands(text: str) -> list[str]:
+    """The commands of a script of which one failed: those of the line, or the one that the script names
+    itself.
+    """
+    return re.findall(r"redis\.p?call\('(\w+)'", failed_line(text)) or re.findall(r" \(([A-Z]+)\)", text)
+
+
 class Script:
     """One script, which requests name by its hash."""
 
@@ -25,6 +49,7 @@ class Script:
         self.name = name
         self.source = _source(name).encode()
         self.sha = hashlib.sha1(self.source).hexdigest().encode()
+        _SCRIPTS[self.sha.decode()] = self
         self._calls: dict[tuple[int, int], Call] = {}
 
     def call(self, keys: int, args: int) -> Call:
@@ -41,8 +66,9 @@ class Script:
 def _source(name: str) -> str:
     """The file with its includes and without comments, since the server keeps a copy in memory.
 
-    What follows a line `-- apart` becomes a function of its own. Lua clears a slot of its stack for each variable of a
-    function that is called, so a fast path that shares a function with the rest of its script pays for all of them.
+    What follows a line `-- apart` becomes a function of its own. Lua clears a slot of its stack for each
+    variable of a function that is called, so a fast path that shares a function with the rest of its script
+    pays for all of them.
     """
     loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
     path = os.path.normpath(os.path.join(os.path.dirname(__file__), name + ".lua"))  # a zip file has no ".."
@@ -69,5 +95,5 @@ INSPECT = Script("inspect").call(4, 2)
 EVICT = Script("evict").call(4, 8)
 STANDS = Script("stands").call(4, 1)
 WRITE = Script("write").call(2, 4)
-STRETCH = Script("stretch").call(1, 2)
+STRETCH = Script("stretch").call(1, 3)
 RENEW = Script("renew")  # any number of claims

@@ -1,9 +1,10 @@
 """When a waiter claims again: a quorum has no queue, so waiters poll. Pure: facts in, seconds out.
 
-A lock that has been held for long will probably be held for longer. So a waiter pauses for a part of the time for which its
-holder has had the lock, and notices the release late by no more than that part. If a lock changes hands between two polls,
-others want it as well: a waiter that loses such races pauses for longer, because some other waiter takes the lock anyway.
-Pauses are random, as Sanfilippo's Redlock asks: two claims at the same time split the votes, and must not meet again.
+A lock that has been held for long will probably be held for longer. So a waiter pauses for a part of the time
+for which its holder has had the lock, and notices the release late by no more than that part. If a lock
+changes hands between two polls, others want it as well: a waiter that loses such races pauses for longer,
+because some other waiter takes the lock anyway. Pauses are random, as Sanfilippo's Redlock asks: two claims
+at the same time split the votes, and must not meet again.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Claiming on a majority, with a number that no other attempt has: one round, unless some node has seen a higher number.
+"""Claiming on a majority, with a number that no other attempt has: one round, unless some node has seen a
+higher number.
 
     T1 -> Vote to all -> a majority holds the claim and accepted the same number      granted
                       -> a majority holds it, but some node has seen more             again, with a higher ballot
-                      -> a quick vote was not enough to tell                          again, by script
                       -> others are in the way, or too few answer                     taken back on all nodes
 
-The number is a ballot, as in Paxos (Leslie Lamport, "The Part-Time Parliament", 1998). It is unique, and above the number of
-every grant that was complete before this attempt began, whatever the clocks do: any two majorities have a node in common,
-and a node accepts a number once. So it serves as the fencing token that Martin Kleppmann missed in Redlock ("How to do
-distributed locking", 2016).
+The number is a ballot, as in Paxos (Leslie Lamport, "The Part-Time Parliament", 1998). It is unique, and
+above the number of every grant that was complete before this attempt began, whatever the clocks do: any two
+majorities have a node in common, and a node accepts a number once. So it serves as the fencing token that
+Martin Kleppmann missed in Redlock ("How to do distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import Any
 from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
-from interlock.backends.redlock.wire.quick_votes import CLOCK_DIGITS
 from interlock.backends.redlock.wire.requests import (
     BUSY,
     EVICTED,
     MISMATCH,
     NO_VOTE,
     TOO_LOW,
-    UNDECIDED,
     Release,
     Reply,
     Vote,
@@ -33,6 +31,7 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
+from interlock.wording import duration
 
 ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
 STEPS = 8  # round trips within which new nodes get their votes
@@ -48,7 +47,6 @@ class Votes:
     holding = 0  # nodes that count and hold the claim
     ahead = 0
     seen = 0  # the highest number in the way of our ballot
-    undecided = 0  # nodes whose scripts must be asked
     evicted: str | None = None
     mismatch = 0
 
@@ -64,10 +62,9 @@ class Votes:
         self.sent = sent
         members = self._members
         if isinstance(reply, bytes):
-            if len(reply) != CLOCK_DIGITS or not self._vote.quick:
-                reply = members.accepted(node, self._vote, reply)
+            clock = members.learn_seat(node, self._vote, reply)
             self.stands.append(node)
-            if not members.counts(node, reply, sent, received):
+            if not members.counts(node, clock, sent, received):
                 self.said[node] = "its clock jumped"
             else:
                 self.holding += 1
@@ -81,11 +78,10 @@ class Votes:
         elif isinstance(reply, list):
             self._not_accepted(node, reply, members.counts(node, reply[0], sent, received))
         pending = members.size - self.replied
-        if self.undecided:  # the scripts are asked next, unless the others are enough
-            return self.accepted + pending < members.majority
         if self.holding + pending < members.majority:
-            # A majority is out of reach. Go on until a majority has said whether others hold it, or cannot any more: if a node
-            # without a vote among the first to answer ended the round, the claim would fail instead of waiting for its holder.
+            # A majority is out of reach. Go on until a majority has said whether others hold it, or cannot
+            # any more: if a node without a vote among the first to answer ended the round, the claim would
+            # fail instead of waiting for its holder.
             known = self.holding + len(self.busy)
             return known >= members.majority or known + pending < members.majority
         return self.accepted + pending < members.majority <= self.holding  # only a higher ballot can help
@@ -100,12 +96,7 @@ class Votes:
 
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
         code = reply[1]
-        if code == UNDECIDED:
-            self.undecided += 1
-            if reply[2]:
-                self.stands.append(node)
-            self.said[node] = "undecided"
-        elif code == TOO_LOW:
+        if code == TOO_LOW:
             self.stands.append(node)
             if not counts:
                 self.said[node] = "its clock jumped"
@@ -130,7 +121,8 @@ class Votes:
 async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = False) -> ClaimAnswer:
     """A majority's answer to one claim; see `Store.claim`. It never queues.
 
-    `first` marks the first claim of a client: neither connecting nor starting new nodes counts towards its timeout.
+    `first` marks the first claim of a client: neither connecting nor starting new nodes counts towards its
+    timeout.
     """
     began = quorum.now()
     votes = await vote(quorum, claim, began, timeout)
@@ -140,7 +132,9 @@ async def claim(quorum: Quorum, claim: Claim, timeout: float, first: bool = Fals
 async def refused(
     quorum: Quorum, claim: Claim, votes: Votes, began: float, timeout: float, first: bool = False
 ) -> ClaimAnswer:
-    """The answer to a claim that no majority has accepted; new nodes are given their votes, and asked once more."""
+    """The answer to a claim that no majority has accepted; new nodes are given their votes, and asked once
+    more.
+    """
     members = quorum.members
     if QUARANTINED in votes.said.values() and not votes.busy:
         # New nodes get their votes when they are first used; and others may have been admitted meanwhile.
@@ -164,14 +158,11 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
     """The grant; or, once the attempt is taken back, what the nodes said, for `refused`."""
     members, connecting = quorum.members, 0.0
     members.note_ttl(claim.ttl)
-    ballot, rounds, seats = members.ballot(quorum.wall()), 0, members.quick_seats(claim, began)
+    ballot, rounds = members.ballot(quorum.wall()), 0
     while True:
         rounds += 1
         asked = quorum.now()
-        if seats is None:
-            request = Vote(claim, ballot, False, members.seats)
-        else:
-            request = Vote(claim, ballot, False, seats, True, members.clock_digits(asked))
+        request = Vote(claim, ballot, False, members.seats_for(claim.ttl))
         votes, left = Votes(members, request), timeout - (asked - began - connecting)
         limits = quorum.once_connected(max(0.001, left))
         unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
@@ -180,22 +171,17 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
         if unanswered or members.unhealthy:
             quorum.recover(request, members.everyone, unanswered, limits)
         now = quorum.now()
-        if votes.busy or votes.undecided or votes.seen:
-            members.note_not_quick(claim.resource, now)
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
                 members.hold(claim, ballot, now)
-                members.note_grant(claim.resource, asked)
                 return Granted(ballot, claim.ttl)
-            votes.said = {node: f"granted, but only after {now - began:.3f} s" for node in votes.stands}
+            votes.said = {node: f"granted, but only after {duration(now - began)}" for node in votes.stands}
             votes.busy = {}
             break
         over = votes.evicted is not None or left <= 0 or rounds == ROUNDS
-        # After a quick vote the scripts are asked, also if the time is up: only they can tell who is in the way.
-        if not votes.undecided and (over or votes.holding < members.majority):
+        if over or votes.holding < members.majority:
             break
         connecting += votes.sent - asked
-        seats = None
         members.note_number(votes.seen)
         ballot = members.ballot(0)
     await _take_back(quorum, claim, ballot, votes)
@@ -231,7 +217,9 @@ async def _take_back(quorum: Quorum, claim: Claim, ballot: int, votes: Votes) ->
 
 
 async def _nowhere(quorum: Quorum, claim: Claim, votes: Votes) -> bool:
-    """Whether it is certain that no node holds the claim: then the caller is told that nothing was left behind."""
+    """Whether it is certain that no node holds the claim: then the caller is told that nothing was left
+    behind.
+    """
     members, refused = quorum.members, votes.refused
     unsent = {node for node, said in votes.said.items() if isinstance(said, Unreached)}
     doubtful = [node for node in members.everyone if node not in refused and node not in unsent]
@@ -259,7 +247,9 @@ def _refusal(quorum: Quorum, claim: Claim, votes: Votes) -> ClaimAnswer:
 
 
 def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
-    """The oldest holder, if a majority named the same one; fewer may have seen an attempt that is under way."""
+    """The oldest holder, if a majority named the same one; fewer may have seen an attempt that is under
+    way.
+    """
     named: dict[tuple[str, int], int] = {}
     if len(votes.busy) >= quorum.members.majority:
         for reply in votes.busy.values():

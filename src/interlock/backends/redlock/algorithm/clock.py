@@ -1,9 +1,10 @@
 """Detects a node's clock that jumps. Pure: instants in, a verdict out.
 
-A reply carries the node's clock, read between sending and receiving, so the offset between the two clocks lies in an
-interval (as in Cristian's "Probabilistic clock synchronization", 1989). Each reply narrows the interval, and each second
-that passes widens it by the drift that clocks may have. A reading outside of it is a jump. Kleppmann's "How to do
-distributed locking" (2016) shows how a jump makes Redlock grant one lock twice.
+A reply carries the node's clock, read between sending and receiving, so the offset between the two clocks
+lies in an interval (as in Cristian's "Probabilistic clock synchronization", 1989). Each reply narrows the
+interval, and each second that passes widens it by the drift that clocks may have. A reading outside of it is
+a jump. Kleppmann's "How to do distributed locking" (2016) shows how a jump makes Redlock grant one lock
+twice.
 """
 
 from __future__ import annotations
@@ -30,11 +31,6 @@ class ClockWatch:
         """The node's clock less ours, seconds; None before the first reply."""
         return (self._low + self._high) / 2 if self.seen > float("-inf") else None
 
-    def digits(self, now: float) -> bytes:
-        """The node's clock now, microseconds as digits; nothing before the first reply."""
-        offset = self.offset
-        return b"" if offset is None else b"%d" % ((now + offset) * 1e6)
-
     def observe(self, clock: Clock, sent: float, received: float) -> float:
         """How far, in seconds, the clock jumped since the last reply; 0.0 when it runs as it should."""
         stood = int(clock) / 1e6
@@ -50,7 +46,8 @@ class ClockWatch:
         if low > most + SLACK or high < least - SLACK:
             self._low, self._high = low, high
             return low - most if low > most else high - least
-        # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen jump.
+        # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen
+        # jump.
         self._low, self._high = least, most
         return 0.0
 

@@ -1,19 +1,22 @@
-"""Merges what the nodes show into one view: a claim on a majority is a holder, a leftover on fewer nodes is not.
+"""Merges what the nodes show into one view: a claim on a majority is a holder, a leftover on fewer nodes is
+not.
 
-While nodes are away, a held lock may be seen on too few of them to tell it from a leftover, and is then shown as free. A
-lock that is shown as held is held. The view grants nothing: a claim asks for votes, not for this view.
+While nodes are away, a held lock may be seen on too few of them to tell it from a leftover, and is then shown
+as free. A lock that is shown as held is held. The view grants nothing: a claim asks for votes, not for this
+view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from interlock.backends.redis.wire.packing import LASTS
+from interlock.backends.redis.errors import unexpected_answer
+from interlock.backends.redis.scan import Cursors
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
-from interlock.model import Queue, Standing
+from interlock.model import NEVER, Queue, Standing
 from interlock.record import record, replaced
 
 FOREIGN = "another program"  # the holder of a lock that interlock did not write
@@ -74,7 +77,8 @@ def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]
     alike: dict[tuple[str, int], list[Standing]] = {}
     for standings in views:
         for standing in standings:
-            # A claim without a token is an attempt between two rounds; a lock of another program never has one.
+            # A claim without a token is an attempt between two rounds; a lock of another program never has
+            # one.
             if standing.admitted and (standing.token or standing.who == FOREIGN):
                 alike.setdefault((standing.id, standing.token), []).append(standing)
     found: list[Standing] = []
@@ -87,7 +91,10 @@ def merged(views: Sequence[Sequence[Standing]], majority: int) -> list[Standing]
 
 
 async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
-    """One resource as each node sees it. Changes nothing: an inspection must not admit a node or begin its quarantine."""
+    """One resource as each node sees it.
+
+    Changes nothing: an inspection must not admit a node or begin its quarantine.
+    """
     members = quorum.members
     found = [NodeView(place, "no answer", ()) for place in members.places]
 
@@ -109,8 +116,9 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
 async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing]:
     """Evict, and return the claims that stood on a majority; leftovers on fewer nodes are removed too.
 
-    A node does not touch another program's key unless the request allows it. If so many nodes have such a key that no
-    majority is left to evict from, `ForeignKey` is raised; the nodes are inspected first, so that nothing is removed then.
+    A node does not touch another program's key unless the request allows it. If so many nodes have such a key
+    that no majority is left to evict from, `ForeignKey` is raised; the nodes are inspected first, so that
+    nothing is removed then.
     """
     members, until = quorum.members, quorum.now() + timeout
     if request.id is None:
@@ -144,10 +152,10 @@ async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None
         standing
         for _, standings in seen.values()
         for standing in standings
-        if standing.foreign and not (request.foreign and (request.no_expiry or standing.lapses_in < LASTS))
+        if standing.foreign and not (request.foreign and (request.no_expiry or standing.lapses_in < NEVER))
     ]
     if len(spared) > members.size - members.majority:
-        expires = all(standing.lapses_in < LASTS for standing in spared)
+        expires = all(standing.lapses_in < NEVER for standing in spared)
         raise ForeignKey(request.resource, "string", expires)
 
 
@@ -185,7 +193,7 @@ class ResourceListing:
 
     async def _of(self, quorum: Quorum, node: int, prefix: str, timeout: float) -> set[str]:
         names: set[str] = set()
-        cursor = ""
+        cursor, cursors = "", Cursors()
         while True:
             got: list[Reply] = []
 
@@ -205,3 +213,7 @@ class ResourceListing:
             names.update(reply[2])
             if not cursor:
                 return names
+            try:
+                cursors.follow(cursor)
+            except ValueError as error:
+                raise unexpected_answer(quorum.members.places[node], error) from None

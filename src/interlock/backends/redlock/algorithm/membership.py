@@ -1,4 +1,6 @@
-"""What one client knows of its nodes, and what it holds there; its blocking and its asyncio store share one membership."""
+"""What one client knows of its nodes, and what it holds there; its blocking and its asyncio store share
+one membership.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
-from interlock.backends.redlock.wire.quick_votes import CLOCK_DIGITS, SEAT_SIZE
-from interlock.backends.redlock.wire.requests import NO_VOTE, UNDECIDED, Clock, Release, Seat, Vote
+from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release, Seat, Vote
 from interlock.model import Claim
 from interlock.record import record
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
 SWEPT = 256  # claims remembered before lapsed ones are first swept
-MAX_NAMES = 4096  # names that may be voted for quickly
-AS_BEFORE = 0.05  # seconds for which the clocks that were reckoned are good enough for a record
-MAX_TTLS = 100  # for which the table of seats is kept
-FRESH = 45.0  # seconds after a grant for which the nodes remember the number of its name: they do for 60
-BY_SCRIPT = 1.0  # seconds for which votes are by script after a quick one would not have been enough
 WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
@@ -58,11 +54,6 @@ class Membership:
         self._sweep_at = SWEPT
         # By node: its seat, and the longest ttl that it is known to remember there.
         self._seats: list[tuple[Seat | None, float]] = [(None, 0.0)] * self.size
-        self._quick_seats: dict[float, list[Seat | None]] = {}  # by ttl: those that remember one as long
-        self._clock_digits: list[bytes] = []
-        self._reckoned = float("-inf")  # when these were
-        # By resource: from when on it may be voted for quickly. The nodes know a number for each of these names.
-        self._quick_from: dict[str, float] = {}
 
     @property
     def unhealthy(self) -> bool:
@@ -75,7 +66,9 @@ class Membership:
         return self.size - len(self.away | self.non_voting) >= self.majority
 
     def mark_away(self, nodes: Iterable[int]) -> None:
-        """These nodes do not answer: requests no longer wait for them, unless fewer than a majority would be left."""
+        """These nodes do not answer: requests no longer wait for them, unless fewer than a majority would
+        be left.
+        """
         self._present(self.away.union(nodes))
 
     def mark_present(self, node: int) -> None:
@@ -95,88 +88,40 @@ class Membership:
         self.non_voting = self.non_voting - {node}
         self._voted[node] = now
 
-    # ---- quick votes: see `wire.quick_votes` ------------------------------------------------------
+    # ---- seats --------------------------------------------------------------------------
 
-    @property
-    def seats(self) -> list[Seat | None]:
-        """The seat of each node, as far as it is known."""
-        return [seat for seat, _ in self._seats]
+    def seats_for(self, ttl: float) -> list[Seat | None]:
+        """By node: its seat, if it is known and the node is known to remember a ttl as long as this one.
 
-    def quick_seats(self, claim: Claim, now: float) -> list[Seat | None] | None:
-        """The seats of the nodes that may be asked for a quick vote; None if the claim must be voted for by script.
-
-        A claim with a note is a candidate's, and those who observe its election must see no token that is never granted. A
-        quick vote with too low a ballot shows such a token, until the script is asked.
+        A node that forgets is readmitted when the longest ttl that the others remember has passed, so all
+        must remember ours.
         """
-        since = self._quick_from.get(claim.resource)
-        if since is None or not 0.0 <= now - since < FRESH or claim.capacity != 1 or claim.note:
-            return None
-        known = self._quick_seats  # first: if another thread learns a seat meanwhile, it makes a new table
-        found = known.get(claim.ttl)
-        if found is None:
-            found = [
-                seat if seat is not None and len(seat) == SEAT_SIZE and claim.ttl <= noted else None
-                for seat, noted in self._seats
-            ]
-            if len(known) < MAX_TTLS:
-                known[claim.ttl] = found
-        return found
+        return [seat if ttl <= noted else None for seat, noted in self._seats]
 
-    def accepted(self, node: int, vote: Vote, reply: bytes) -> bytes:
-        """Learn the node's seat from its reply to a vote that it accepted; return its clock."""
+    def learn_seat(self, node: int, vote: Vote, reply: bytes) -> bytes:
+        """Learn the node's seat, and the ttl that it has noted there, from its reply to a vote that it
+        accepted; return its clock.
+        """
         clock, _, told = reply.partition(b" ")
-        seat, noted = self._seats[node]
         if told:
-            self._seats[node] = told, vote.claim.ttl
-            self._quick_seats = {}
-        elif vote.claim.ttl > noted and vote.seats and vote.seats[node] == seat:
-            # It was its script that accepted: no quick vote is sent for so long a ttl.
-            self._seats[node] = seat, vote.claim.ttl
-            self._quick_seats = {}
+            seat, noted = self._seats[node]
+            self._seats[node] = told, max(noted, vote.claim.ttl) if told == seat else vote.claim.ttl
         return clock
-
-    def clock_digits(self, now: float) -> list[bytes]:
-        """The clock of each node, for the records of quick votes; empty for a clock that has not the usual number of digits."""
-        if now - self._reckoned >= AS_BEFORE:
-            reckoned = [clock.digits(now) for clock in self.clocks]
-            self._clock_digits = [digits if len(digits) == CLOCK_DIGITS else b"" for digits in reckoned]
-            self._reckoned = now
-        return self._clock_digits
-
-    def note_grant(self, resource: str, now: float) -> None:
-        """The nodes know a number for this name: the next vote may be quick."""
-        if now >= self._quick_from.get(resource, now):
-            self._from(resource, now)
-
-    def note_not_quick(self, resource: str, now: float) -> None:
-        """For a while votes are by script: somebody else has the lock, and the script says who; or a quick vote failed.
-
-        It fails if a node knows no number for the name, or a higher one, or if an operator evicted a claim. Trying again at
-        once would cost a round trip more for each lock.
-        """
-        self._from(resource, now + BY_SCRIPT)
-
-    def _from(self, resource: str, instant: float) -> None:
-        if len(self._quick_from) >= MAX_NAMES:
-            self._quick_from.clear()
-        self._quick_from[resource] = instant
 
     # ---- replies ---------------------------------------------------------------------------
 
     def on_late_vote(
-        self, node: int, vote: Vote, reply: Clock | list[Any], sent: float, received: float
+        self, node: int, vote: Vote, reply: bytes | list[Any], sent: float, received: float
     ) -> None:
-        """Learn what a node tells that was asked for its vote, and answered when a majority had voted already."""
+        """Learn what a node tells that was asked for its vote, and answered when a majority had voted
+        already.
+        """
         if isinstance(reply, list):
             if reply[1] == NO_VOTE and sent > self._voted[node]:
                 self.mark_non_voting(node)
-            elif reply[1] == UNDECIDED:
-                self.note_not_quick(vote.claim.resource, received)
             clock: Clock = reply[0]
-        elif isinstance(reply, bytes) and (len(reply) != CLOCK_DIGITS or not vote.quick):
-            clock = self.accepted(node, vote, reply)
         else:
-            clock = reply
+            clock = self.learn_seat(node, vote, reply)
         if self.clocks[node].seen < sent - WELL_KNOWN:
             self.counts(node, clock, sent, received)
 
@@ -190,7 +135,9 @@ class Membership:
         return received >= watch.distrusted_until and node not in self.jumped
 
     def settle_jump(self, node: int, longest: float) -> None:
-        """Distrust a node whose clock jumped for the longest ttl it has granted: until then others may hold what lapsed too early."""
+        """Distrust a node whose clock jumped for the longest ttl it has granted: until then others may
+        hold what lapsed too early.
+        """
         jumped = self.jumped.pop(node, None)
         if jumped is not None:
             self.clocks[node].distrust(jumped + max(longest, self.longest) * (1 + DRIFT))
@@ -199,7 +146,9 @@ class Membership:
         return node not in self.jumped and self.clocks[node].steady(now)
 
     def add_pending_release(self, node: int, release: Release, now: float) -> None:
-        """Remember a release that a node may not have read: a leftover there would cost other clients a node."""
+        """Remember a release that a node may not have read: a leftover there would cost other clients a
+        node.
+        """
         self.pending_releases[node, release.id] = (release, now + self.longest)
         while len(self.pending_releases) > MAX_PENDING_RELEASES * self.size:
             try:

@@ -1,21 +1,25 @@
 """Brings back nodes that are away or have lost their memory, beside the callers.
 
-A node without its marker, or with another run id, has forgotten what it granted, and so has no vote. Its quarantine has
-two parts. First, every round that may count its earlier vote must be over: rounds are bounded. Then the other nodes are
-asked for the longest ttl and the highest number they know, so many of them that every majority the node was part of has a
-member among them. When that ttl has passed, every lease that counted this node has lapsed, or was renewed by a majority
-without it. The node is then admitted, and accepts only numbers above that one.
+A node without its marker, or with another run id, has forgotten what it granted, and so has no vote. Its
+quarantine has two parts. First, every round that may count its earlier vote must be over: rounds are bounded.
+Then the other nodes are asked for the longest ttl and the highest number they know, so many of them that
+every majority the node was part of has a member among them. When that ttl has passed, every lease that
+counted this node has lapsed, or was renewed by a majority without it. The node is then admitted, and accepts
+only numbers above that one.
 
-Sanfilippo's Redlock asks operators to delay restarts for this reason ("Distributed Locks with Redis"), and Kleppmann named
-the restart without memory among its weak points (2016). Here the nodes themselves remember whether they must wait.
+Sanfilippo's Redlock asks operators to delay restarts for this reason ("Distributed Locks with Redis"), and
+Kleppmann named the restart without memory among its weak points (2016). Here the nodes themselves remember
+whether they must wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from interlock.backends.kit.runtime import StoreRuntime
+from interlock.backends.redlock.algorithm.beginning import STEPS, NodeState, Step, next_steps
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.renewing import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
@@ -23,7 +27,7 @@ from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 from interlock.ports import Job, Signal
-from interlock.record import record, replaced
+from interlock.record import replaced
 
 PATIENCE = 1.0  # seconds for a node that no caller waits for
 THOROUGH = 3.0  # seconds for all nodes when an operator's command is about every one of them
@@ -33,29 +37,6 @@ SLACK = 100  # ms a quarantine lasts beyond the longest ttl
 RESTED = (
     int(ROUND * 1000 * (1 + 2 * DRIFT)) + SLACK
 )  # ms after which no round can count a vote that a node forgot
-
-
-@record
-class NodeState:
-    """What one node remembers of the quorum, as operators see it."""
-
-    place: str
-    reachable: bool
-    state: str  # voting, quarantined, new, restarted, or what is wrong
-    quarantine_left: float  # seconds
-    run: str
-    clock_offset: float | None  # seconds, to this machine's monotonic clock
-    top: int  # the highest number it accepted
-    numbers: int  # fields in its hash
-    durable: bool
-    longest: int = 0  # ms
-    since: int = 0  # ms, by its own clock
-    clock: int = 0  # us
-    first_use: bool = False  # it never accepted a number
-
-    @property
-    def votes(self) -> bool:
-        return self.state == "voting"
 
 
 class Recovery:
@@ -134,7 +115,9 @@ class Recovery:
     # ---- one poll ---------------------------------------------------------------
 
     async def run_once(self, timeout: float) -> None:
-        """Check the nodes in, admit those whose quarantine is over, and enter our claims on those that are back."""
+        """Check the nodes in, admit those whose quarantine is over, and enter our claims on those that are
+        back.
+        """
         members = self._quorum.members
         ailed = members.away | members.non_voting | members.take_missed_votes()
         states = await self._poll(CheckIn(), min(timeout, PATIENCE))
@@ -147,29 +130,37 @@ class Recovery:
                 members.mark_voting(node, self._quorum.now())
             else:
                 members.mark_non_voting(node)
-        waiting = [node for node, state in enumerate(states) if state.reachable and not state.votes]
-        if all(state.reachable and state.first_use for state in states):
-            await self._start(states, waiting)
-        elif any(_rested(states[node]) for node in waiting):
-            await self._readmit([node for node in waiting if _rested(states[node])], timeout)
+        states = await self._begin(states)
+        rested = [node for node, state in enumerate(states) if _rested(state)]
+        if rested:
+            await self._readmit(rested, timeout)
         back = ailed - members.away - members.non_voting
         if back and members.held:
             await refill(self._quorum, back, min(timeout, PATIENCE))
 
-    async def _start(self, states: list[NodeState], new: list[int]) -> None:
-        """Admit nodes that were never used: at once if all are new, otherwise when no earlier round can be under way.
+    async def _begin(self, states: list[NodeState]) -> list[NodeState]:
+        """Let new nodes begin; the states afterwards.
 
-        If this client has used them, they have all lost their memory, and must wait until its claims have lapsed.
+        If all are new, and this client has used them, they have all lost their memory: they wait until its
+        claims have lapsed.
         """
         members = self._quorum.members
-        rest = 0 if len(new) == members.size else RESTED
-        if members.granted:
-            rest = max(RESTED, int(members.longest * 1000 * (1 + DRIFT)) + SLACK)
-        admit = {node: Admit(states[node].since, rest, members.granted, unused=True) for node in new}
-        await self._admit(admit)
+        rest = max(RESTED, int(members.longest * 1000 * (1 + DRIFT)) + SLACK) if members.granted else 0
+        for _ in range(STEPS):
+            new = not any(state.has_begun for state in states)
+            if new and any(state.clock // 1000 < state.since + rest for state in states):
+                break
+            steps = next_steps(states, members.granted)
+            if not steps:
+                break
+            states = await self._tell(steps)
+        return states
 
     async def _readmit(self, rested: list[int], timeout: float) -> None:
-        """Admit nodes that lost their memory. The others are asked only now: they know of every round that counted them."""
+        """Admit nodes that lost their memory.
+
+        The others are asked only now: they know of every round that counted them.
+        """
         members = self._quorum.members
         states = await self._poll(CheckIn(), min(timeout, PATIENCE))
         voters = [state for state in states if state.votes]
@@ -184,7 +175,8 @@ class Recovery:
             done = state.since and state.clock // 1000 >= state.since + quarantine
             if done and members.steady(node, self._quorum.now()):
                 admit[node] = Admit(state.since, quarantine, floor)
-        await self._admit(admit)
+        if admit:
+            await self._tell(admit)
 
     async def _poll(self, request: CheckIn, timeout: float) -> list[NodeState]:
         """Ask each node for its state."""
@@ -208,30 +200,31 @@ class Recovery:
         return found
 
     def _state(self, node: int, reply: list[Any]) -> NodeState:
-        clock, run, since, top, longest, _, fields, actual, durable = reply
+        clock, run, since, top, longest, _, fields, actual, durable, ready, begun = reply
         members = self._quorum.members
         voting = run == actual and not since
         state = "voting" if voting else "new" if not run else "quarantined" if since else "restarted"
         left = 0.0
         if since:
-            lasts = max(RESTED, int(max(members.longest * 1000, longest) * (1 + DRIFT)) + SLACK)
-            left = max(0.0, (since + lasts - clock // 1000) / 1000)
+            left = _left(since, clock, max(members.longest * 1000, longest))
         offset = members.clocks[node].offset
         return NodeState(
             *(members.places[node], True, state, left, actual, offset, top, fields, bool(durable)),
-            *(longest, since, clock, top == 0),
+            *(longest, since, clock, ready, bool(begun)),
         )
 
-    async def _admit(self, requests: dict[int, Admit]) -> None:
-        """Give these nodes their votes: notify all of them, then poll once. Distant nodes cost two round trips, not one each."""
+    async def _tell(self, requests: Mapping[int, Step]) -> list[NodeState]:
+        """Tell all of these nodes, then poll once, and return the states: distant nodes cost two round
+        trips, not one each.
+        """
         members, told = self._quorum.members, Limits(PATIENCE, PATIENCE, 1)
         for node, request in requests.items():
             await self._quorum.transport.ask(request, (node,), (), ignore_reply, told)
-        if not requests:
-            return
-        for node, state in enumerate(await self._poll(CheckIn(), PATIENCE)):
+        states = await self._poll(CheckIn(), PATIENCE)
+        for node, state in enumerate(states):
             if node in requests and state.votes:
                 members.mark_voting(node, self._quorum.now())
+        return states
 
     # ---- for operators ------------------------------------------------------------
 
@@ -242,7 +235,9 @@ class Recovery:
         return [_waits(state, longest) for state in states]
 
     async def admit(self, place: str) -> NodeState:
-        """Give a node its vote before its quarantine is over, on an operator's word that nothing is held any more."""
+        """Give a node its vote before its quarantine is over, on an operator's word that nothing is held
+        any more.
+        """
         members = self._quorum.members
         states = await self._poll(CheckIn(), THOROUGH)
         near = [
@@ -260,27 +255,30 @@ class Recovery:
             return state
         if len(voters) <= members.size - members.majority:
             raise StoreUnavailable(
-                f"{place}: too few of the other nodes have a vote to tell which numbers were given out; when nothing is "
-                "held any more, `interlock quorum init` lets all begin anew"
+                f"{place}: too few of the other nodes have a vote to tell which numbers were given out; when "
+                "nothing is held any more, `interlock quorum init` lets all begin anew"
             )
-        await self._admit({node: Admit(state.since, 0, max(voter.top for voter in voters))})
+        await self._tell({node: Admit(state.since, 0, max(voter.top for voter in voters))})
         return (await self._poll(CheckIn(), THOROUGH))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
-        """Give every node its vote now, on an operator's word; `missing` allows nodes that cannot be reached."""
+        """Give every node its vote now, on an operator's word; `missing` allows nodes that cannot be
+        reached.
+        """
         states = await self._poll(CheckIn(), THOROUGH)
         away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
+        states = await self._begin(states)
         top = max((state.top for state in states), default=0)
         needy = [node for node, state in enumerate(states) if state.reachable and not state.votes]
-        await self._admit({node: Admit(states[node].since, 0, top) for node in needy})
+        await self._tell({node: Admit(states[node].since, 0, top) for node in needy})
         return await self._poll(CheckIn(), THOROUGH)
 
 
 def _rested(state: NodeState) -> bool:
     """Whether every round that may count its forgotten votes is over."""
-    return bool(state.since) and state.clock // 1000 >= state.since + RESTED
+    return state.reachable and state.since > 0 and state.clock // 1000 >= state.since + RESTED
 
 
 def _unreachable(place: str, why: str = "no answer") -> NodeState:
@@ -291,5 +289,11 @@ def _waits(state: NodeState, longest: int) -> NodeState:
     """The state with the time that its quarantine has left, if the other nodes know of a longer ttl."""
     if not state.since:
         return state
-    left = (state.since + max(RESTED, int(longest * (1 + DRIFT)) + SLACK) - state.clock // 1000) / 1000
-    return replaced(state, quarantine_left=max(state.quarantine_left, left, 0.0))
+    left = _left(state.since, state.clock, longest)
+    return replaced(state, quarantine_left=max(state.quarantine_left, left))
+
+
+def _left(since: int, clock: int, longest: float) -> float:
+    """Seconds that a quarantine has left; one that begins in the future begins when a client looks."""
+    lasts = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
+    return max(0.0, (min(since, clock // 1000) + lasts - clock // 1000) / 1000)

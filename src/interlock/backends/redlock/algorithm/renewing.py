@@ -1,7 +1,7 @@
 """Renewing and releasing on a majority; a claim that a majority holds is entered on the nodes that miss it.
 
-The leases are those of Gray and Cheriton ("Leases", 1989): a claim lapses by itself unless it is renewed, and the holder
-counts its time from before the request was sent.
+The leases are those of Gray and Cheriton ("Leases", 1989): a claim lapses by itself unless it is renewed, and
+the holder counts its time from before the request was sent.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ async def _verdict(quorum: Quorum, renewal: Renewal, answers: RenewalReplies, it
     reported = [*said.values(), *(answers.jumped[node][item] for node in answers.jumped)]
     reasons = [answer for answer in reported if not isinstance(answer, int)]
     lost = sum(answer == QUARANTINED for answer in answers.said.values())
-    # A node with a stray claim can be filled in only while a majority holds ours; after a clock's jump it may have lapsed early.
+    # A node with a stray claim can be filled in only while a majority holds ours; after a clock's jump it may
+    # have lapsed early.
     without = sum(answer in (GONE, STRAY) for answer in reported) + len(reasons) + lost
     if members.size - without < members.majority:
         members.held.pop(renewal.id, None)
@@ -133,7 +134,8 @@ async def _fill(quorum: Quorum, claim: Claim, token: int, missing: list[int]) ->
     await quorum.notify(Vote(claim, token, fill=True), missing)
     held = quorum.members.held.get(claim.id)
     if held is None or held.token != token:  # it was released meanwhile, perhaps before it was entered
-        # Only up to this number: a caller that was granted too late claims again under the same id, and that claim must stay.
+        # Only up to this number: a caller that was granted too late claims again under the same id, and that
+        # claim must stay.
         await quorum.notify(Release(claim.resource, claim.id, 0.0, token), missing)
 
 

@@ -1,7 +1,8 @@
-"""The asyncio transport: one connection to each node, shared by all tasks; replies are matched to requests by their order.
+"""The asyncio transport: one connection to each node, shared by all tasks; replies are matched to requests by
+their order.
 
-All requests of one turn of the event loop leave in one send, and one timer ends all rounds whose time is up, as in the
-transport for a single server. A round ends when it has enough replies; later ones are dropped.
+All requests of one turn of the event loop leave in one send, and one timer ends all rounds whose time is up,
+as in the transport for a single server. A round ends when it has enough replies; later ones are dropped.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from typing import Any, Protocol
 
 from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Address
-from interlock.backends.redis.errors import as_unreached, reply_error, timeout_error, unreachable
+from interlock.backends.redis.errors import (
+    as_unreached,
+    reply_error,
+    timeout_error,
+    unexpected_answer,
+    unreachable,
+)
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
-from interlock.backends.redis.wire.resp import ErrorReply
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
 from interlock.backends.redlock.wire.packed import Identity, Packed
@@ -25,14 +32,16 @@ from interlock.backends.redlock.wire.packing import (
     PLAIN_REPLIES,
     Packing,
     node_identity,
+    refuse_twice,
 )
-from interlock.backends.redlock.wire.quick_votes import QuickVote, quick_reply
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
-from interlock.errors import ClientClosed, InterlockError
+from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
+from interlock.ports import IO_TIMEOUT
 from interlock.wakeups import Wakeups
 
+MAX_VOTES = 256  # rounds of votes that are under way at once: if more tasks than these ask, they take turns
+LATE = 0.01  # seconds by which a timer may be late before the event loop counts as busy
 MAX_UNANSWERED = 20_000  # commands a silent node may leave unanswered before its connection is closed
-NOBODY = (None, None, None)  # the receivers of the first three replies to a quick vote
 
 
 class ReplyReceiver(Protocol):
@@ -54,18 +63,14 @@ class AsyncNodeConnection(PipelinedConnection):
             transport._connections
         )  # the transport's connections; this one is removed when it ends
         self.identity: Identity = (b"", b"", b"", b"")
-        # The receivers of the next replies. None: the reply is one of a quick vote's first three, and is collected in `parts`.
-        self._pending: deque[ReplyReceiver | None] = deque()
-        self.parts: list[Any] = []
+        self._pending: deque[ReplyReceiver] = deque()  # the receivers of the next replies
 
-    def ask(self, asking: ReplyReceiver, request: bytes, quick: bool = False) -> None:
+    def ask(self, asking: ReplyReceiver, request: bytes) -> None:
         pending = self._pending
         if self._out:  # as `_send`, but for a call that every round would pay for on each node
             self._out.append(request)
         else:
             self._send(request, not pending and not self.wakeups.ready)
-        if quick:
-            pending.extend(NOBODY)
         pending.append(asking)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.place, 0.0))
@@ -74,27 +79,26 @@ class AsyncNodeConnection(PipelinedConnection):
         self._send(HANDSHAKE, True)
         self._pending.extend([handshake] * HANDSHAKE_REPLIES)
 
-    def _on_replies(self, gets: Callable[[], Any]) -> None:
+    def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
         popleft = self._pending.popleft
-        while (reply := gets()) is not False:
+        while reply is not False:
             asking = popleft()
-            if asking is None:
-                self.parts.append(reply)
-                continue
-            if self.parts:
-                parts, self.parts = self.parts, []
-                reply = quick_reply(parts, reply)
             # A release that was answered after a majority says nothing new.
             if not asking.over or reply.__class__ is not int:
-                asking.on_reply(self, reply)
+                try:
+                    asking.on_reply(self, reply)
+                except InterlockError:
+                    raise
+                except MALFORMED as error:
+                    asking.on_reply(self, unexpected_answer(self.place, error))
+                    raise
+            reply = gets()
 
     def _fail_all(self, error: InterlockError) -> None:
         if self._connections[self.node] is self:
             self._connections[self.node] = None
         while self._pending:
-            asking = self._pending.popleft()
-            if asking is not None:
-                asking.on_reply(self, error)
+            self._pending.popleft().on_reply(self, error)
 
 
 class NodeHandshake:
@@ -122,7 +126,7 @@ class Round:
 
     __slots__ = (
         *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
-        *("broken", "done", "enough", "over", "replied", "waiting"),
+        *("broken", "done", "enough", "excused", "over", "replied", "waiting"),
     )
 
     def __init__(
@@ -143,6 +147,7 @@ class Round:
         self.replied = 0
         self.broken: list[int] = []
         self.enough = False
+        self.excused = False  # it has got its time again, because the loop was busy
         self.over = False  # nobody waits any more
         self.done: asyncio.Future[None] | None = None
 
@@ -163,7 +168,7 @@ class Round:
         if self._on_reply(node, reply, self._sent, now):
             self.enough = True
             self.end(connection.wakeups)
-        elif not self.waiting or now >= self.until:
+        elif not self.waiting:  # its time is the timer's matter: other replies may be here, too, and unread
             self.end(connection.wakeups)
         elif answers and self.replied == self._limits.least:
             self.until = self._sent + self._limits.patience(now - self._sent)
@@ -185,13 +190,55 @@ class Round:
         return reply
 
     def end(self, wakeups: Wakeups | None = None) -> None:
-        """Nobody waits any more; the task that asked goes on with these wake-ups, or in the next turn of the loop."""
+        """Nobody waits any more; the task that asked goes on with these wake-ups, or in the next turn of
+        the loop.
+        """
         self.over = True
         if self.done is not None and not self.done.done():
             if wakeups is None:
                 self.done.set_result(None)
             else:
                 wakeups.add(self.done, None)
+
+
+class Turns:
+    """Lets so many votes be under way at once, first come, first served.
+
+    If thousands of tasks asked at once, reading the replies would take longer than a round may, and no task
+    would get a majority in time. Only votes take turns: a task that holds nothing has nothing else to ask.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self, loop: asyncio.AbstractEventLoop, timeout: float, place: str) -> None:
+        handed: asyncio.Future[None] = loop.create_future()
+
+        def give_up() -> None:
+            if not handed.done():
+                handed.set_exception(
+                    StoreUnavailable(f"{MAX_VOTES} claims are asking {place} and the other nodes already")
+                )
+
+        timer = loop.call_later(timeout, give_up)
+        self.waiting.append(handed)
+        try:
+            await handed
+        except BaseException:
+            if handed.done() and not handed.cancelled() and handed.exception() is None:
+                self.give_back()  # it was handed over as the task was cancelled
+            raise
+        finally:
+            timer.cancel()
+
+    def give_back(self) -> None:
+        while self.waiting:
+            handed = self.waiting.popleft()
+            if not handed.done():
+                handed.set_result(None)
+                return
+        self.taken -= 1
 
 
 class AsyncQuorumTransport:
@@ -215,6 +262,7 @@ class AsyncQuorumTransport:
         self._connections: list[AsyncNodeConnection | None] = [None] * len(self._addresses)
         self._connecting: dict[int, asyncio.Task[AsyncNodeConnection]] = {}
         self._rounds: set[Round] = set()
+        self._turns = Turns()
         self._timer: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
 
@@ -232,42 +280,58 @@ class AsyncQuorumTransport:
         on_reply: OnReply,
         limits: Limits,
     ) -> list[int]:
-        loop, packed = self._on_loop(), self._packing.pack(request)
-        if type(request) not in PLAIN_REPLIES:
-            on_reply = self._packing.decoding(request, on_reply)
-        connections = self._connections
-        lost: list[int] = []
-        if None in connections and (missing := [node for node in awaited if connections[node] is None]):
-            began = self.now()
-            lost = await self._connect(loop, missing, awaited, on_reply, limits)
-            had = len(awaited) - len(missing)
-            limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
-        elif limits.hurried:
-            limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
-        asked = Round(self, packed, on_reply, awaited, limits)
-        self._send(asked, packed, to)
-        if asked.waiting and not asked.over:
-            asked.done = loop.create_future()
-            self._rounds.add(asked)
-            self.expire_at(asked.until)
-            try:
-                await asked.done
-            finally:
-                self._rounds.discard(asked)
-                asked.over = True  # also when the task is cancelled: later replies are dropped
-        lost += asked.broken
-        return lost if asked.enough else [*lost, *asked.waiting]
+        """See `QuorumTransport.ask`.
+
+        Long because it is the hot path: each further coroutine costs every round.
+        """
+        loop, turns = self._on_loop(), None
+        if request.__class__ is Vote:
+            turns = self._turns
+            if turns.taken < MAX_VOTES:
+                turns.taken += 1
+            else:
+                patience = limits.connecting if limits.hurried else max(limits.connecting, IO_TIMEOUT)
+                await turns.wait(loop, min(patience, limits.total), self.places[0])
+        try:
+            packed = self._packing.pack(request)
+            if type(request) not in PLAIN_REPLIES:
+                on_reply = self._packing.decoding(request, on_reply)
+            connections = self._connections
+            lost: list[int] = []
+            if None in connections and (missing := [node for node in awaited if connections[node] is None]):
+                began = self.now()
+                lost = await self._connect(loop, missing, awaited, on_reply, limits)
+                had = len(awaited) - len(missing)
+                limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
+            elif limits.hurried:
+                limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
+            asked = Round(self, packed, on_reply, awaited, limits)
+            self._send(asked, packed, to)
+            if asked.waiting and not asked.over:
+                asked.done = loop.create_future()
+                self._rounds.add(asked)
+                self.expire_at(asked.until)
+                try:
+                    await asked.done
+                finally:
+                    self._rounds.discard(asked)
+                    asked.over = True  # also when the task is cancelled: later replies are dropped
+            lost += asked.broken
+            return lost if asked.enough else [*lost, *asked.waiting]
+        finally:
+            if turns is not None:
+                if turns.waiting:
+                    turns.give_back()
+                else:
+                    turns.taken -= 1
 
     def _send(self, asked: Round, packed: Packed, to: Collection[int]) -> None:
-        quick = packed if isinstance(packed, QuickVote) else None
         for node in to:
             connection = self._connections[node]
             if connection is None:
                 asked.waiting.discard(node)
                 if packed.request is not None:
                     self.on_unacknowledged(node, packed.request)
-            elif quick and (commands := quick.to(node, connection.identity)):
-                connection.ask(asked, commands, True)
             else:
                 connection.ask(asked, packed.by_hash(connection.identity, node))
 
@@ -285,7 +349,10 @@ class AsyncQuorumTransport:
         """End the rounds whose time is up, and set the timer for the next."""
         self._timer = None
         now, first = self.now(), float("inf")
+        busy = now - self._expires_at  # nobody has read meanwhile what the nodes have answered
         for asked in list(self._rounds):
+            if asked.until <= now and busy > LATE and not asked.excused:
+                asked.excused, asked.until = True, now + busy
             if asked.until <= now:
                 asked.end()
             else:
@@ -322,7 +389,8 @@ class AsyncQuorumTransport:
     ) -> list[int]:
         """Connect to all of these at once; return the nodes that were not reached in time.
 
-        Each node has one attempt at a time, shared by all tasks that need it; it goes on when they no longer wait.
+        Each node has one attempt at a time, shared by all tasks that need it; it goes on when they no longer
+        wait.
         """
         if self._closed:
             raise ClientClosed("this client was closed")
@@ -377,6 +445,8 @@ class AsyncQuorumTransport:
             await asyncio.wait_for(handshake.done, timeout)
             connection.identity = node_identity(address.place, handshake.replies)
             self._packing.refuse_duplicate(address.place, connection.identity)
+            others = [(other.place, other.identity) for other in self._connections if other is not None]
+            refuse_twice(address.place, connection.identity, others)
         except BaseException as error:
             connection.end(unreachable(address.place, "the handshake was not answered"))
             if isinstance(error, TimeoutError):
@@ -387,7 +457,9 @@ class AsyncQuorumTransport:
         return connection
 
     def after_fork(self) -> None:
-        """Keep the parent's sockets, unused: closing them here would say goodbye on the parent's connections."""
+        """Keep the parent's sockets, unused: closing them here would say goodbye on the parent's
+        connections.
+        """
         _parents.append((self._connections, self._connecting, self._rounds))
         self._forget(None)
 

@@ -1,10 +1,13 @@
-"""The blocking transport: a bounded pool of connection sets, one for each thread that asks the nodes at the same time."""
+"""The blocking transport: a bounded pool of connection sets, one for each thread that asks the nodes at
+the same time.
+"""
 
 from __future__ import annotations
 
 import queue
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import count
 from typing import TypeAlias
 from weakref import WeakSet
@@ -54,10 +57,12 @@ class BlockingQuorumTransport:
     def after_fork(self) -> None:
         """Forget the parent's sockets: the child closes its copies and sends nothing on them."""
         self._idle: list[ConnectionSet] = []
-        # Every set there is. Weak references: a set that an interrupted thread had taken no longer counts once it is gone.
+        # Every set there is. Weak references: a set that an interrupted thread had taken no longer counts
+        # once it is gone.
         self._sets: WeakSet[ConnectionSet] = WeakSet()
         self._set_of_vote: dict[str, int] = {}  # by the claim's id: the number of the set
         self._numbers = count()
+        self._threads: set[int] = set()  # those at whose end their sets are closed
         self._waiting: deque[Handoff] = deque()  # the threads that wait for a set, in order
         # Not a threading.Condition: an interrupt inside its methods may leave its lock held for ever.
         self._guard = native.guard()
@@ -113,9 +118,11 @@ class BlockingQuorumTransport:
         return unanswered
 
     def _take_set(self, request: Request, packed: Packed, limits: Limits) -> ConnectionSet:
-        """Take an idle set, the one used last; for a release, the one on which its vote was sent, unless another thread uses it.
+        """Take an idle set, the one used last; for a release, the one on which its vote was sent, unless
+        another thread uses it.
 
-        On another connection, a node may read the release before the vote: if it hangs, or just because it is busy.
+        On another connection, a node may read the release before the vote: if it hangs, or just because it is
+        busy.
         """
         connections: ConnectionSet | None = None
         if not self._waiting:  # otherwise an idle set belongs to the thread that has waited longest
@@ -149,7 +156,9 @@ class BlockingQuorumTransport:
         return connections
 
     def _make_or_wait(self, timeout: float) -> ConnectionSet:
-        """A new set, or, if there are enough, the next one that is given back: first come, first served, so that no thread starves."""
+        """A new set, or, if there are enough, the next one that is given back: first come, first served,
+        so that no thread starves.
+        """
         until = self.now() + timeout
         handoff: Handoff = queue.SimpleQueue()
         self._waiting.append(
@@ -165,6 +174,8 @@ class BlockingQuorumTransport:
                     if len(self._sets) < MAX_SETS:
                         connections = ConnectionSet(self, next(self._numbers))
                         self._sets.add(connections)
+                        if native.green("socket"):
+                            self._close_with_thread(connections)
                         return connections
                 if (left := until - self.now()) <= 0:
                     raise StoreUnavailable(
@@ -177,6 +188,24 @@ class BlockingQuorumTransport:
             raise ClientClosed("this client was closed")
         finally:
             self._stop_waiting(handoff)
+
+    def _close_with_thread(self, connections: ConnectionSet) -> None:
+        """Close the set when this thread ends: nobody can use its green sockets, or even close them, after
+        that.
+        """
+        connections.thread = native.original("get_ident")()
+        if connections.thread not in self._threads:
+            self._threads.add(connections.thread)
+            native.at_thread_end(partial(self._thread_ended, connections.thread))
+
+    def _thread_ended(self, ident: int) -> None:
+        self._threads.discard(ident)
+        for connections in [one for one in self._idle if one.thread == ident]:
+            try:
+                self._idle.remove(connections)
+            except ValueError:
+                continue  # another thread has it
+            self._discard(connections)
 
     def _hand_over(self, connections: ConnectionSet) -> None:
         """Hand a set to the thread that has waited longest."""
@@ -202,7 +231,9 @@ class BlockingQuorumTransport:
         connections.close()
 
     def _drop_closed_idle(self) -> None:
-        """Drop broken connections in the idle sets too: one of them may carry a release that its node has not read."""
+        """Drop broken connections in the idle sets too: one of them may carry a release that its node has
+        not read.
+        """
         for _ in range(len(self._idle)):
             try:
                 other = self._idle.pop(0)

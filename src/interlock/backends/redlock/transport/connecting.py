@@ -1,8 +1,9 @@
 """Connecting to all nodes at once, for the blocking transport.
 
-An attempt to connect goes on when the request that began it no longer waits, and the next request that needs this node
-takes it over. So a distant node costs its time once, and attempts do not pile up. Each attempt runs on a thread: redis-py
-looks up the name, connects, negotiates TLS and sends the password, and it can only block.
+An attempt to connect goes on when the request that began it no longer waits, and the next request that needs
+this node takes it over. So a distant node costs its time once, and attempts do not pile up. Each attempt runs
+on a thread: redis-py looks up the name, connects, negotiates TLS and sends the password, and it can only
+block.
 """
 
 from __future__ import annotations
@@ -145,7 +146,9 @@ class ConnectAttempts:
             self.leave(self.begin(node, None))
 
     def spares(self, node: int) -> tuple[bool, InterlockError | None]:
-        """Whether an attempt at this node that nobody waits for has succeeded; otherwise why the last one failed."""
+        """Whether an attempt at this node that nobody waits for has succeeded; otherwise why the last one
+        failed.
+        """
         error: InterlockError | None = None
         for attempt in list(self._left[node]):
             if attempt.over and attempt.fault is None:

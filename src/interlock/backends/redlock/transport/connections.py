@@ -1,7 +1,7 @@
 """Blocking connections: one to one node, and a set of them, one to each node, that one thread uses at a time.
 
-A set sends a request to all its nodes, then polls all their sockets, on the caller's own thread. Each node replies in
-order, so a reply that nobody waits for any more is counted, and dropped when it arrives.
+A set sends a request to all its nodes, then polls all their sockets, on the caller's own thread. Each node
+replies in order, so a reply that nobody waits for any more is counted, and dropped when it arrives.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from interlock.backends.redis.errors import (
     protocol_error,
     reply_error,
     timeout_error,
+    unexpected_answer,
     unreachable,
 )
-from interlock.backends.redis.wire.resp import ErrorReply, ProtocolError, reader
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, check_size, reader
 from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
 from interlock.backends.redlock.wire.packed import Identity, Packed
-from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity
-from interlock.backends.redlock.wire.quick_votes import PART, PARTS, QuickVote, quick_reply
+from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity, refuse_twice
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
 from interlock.errors import InterlockError
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from interlock.backends.redlock.transport.connecting import EndedAttempts
 
 FRESH = 0.5  # seconds of idleness after which connections are checked before they are used
-MAX_POLLS = 100  # poll objects that are kept: of five nodes, two may be behind in ten ways, of fifteen seven in thousands
+# Poll objects that are kept: of five nodes, two may be behind in ten ways, of fifteen seven in thousands.
+MAX_POLLS = 100
 MAX_UNANSWERED = 256  # commands a silent node may leave unanswered before it gets no new ones
 CHUNK = 2048  # replies are small, and a large buffer costs more to get
 POLLIN = select.POLLIN
@@ -46,7 +47,7 @@ class NodeConnection:
     """One blocking connection to one node."""
 
     __slots__ = (
-        *("_connection", "_parts", "_reader", "bit", "due", "fd", "identity"),
+        *("_connection", "_reader", "_waited", "bit", "due", "fd", "identity"),
         *("node", "place", "round_trip", "sock", "transport"),
     )
 
@@ -61,8 +62,8 @@ class NodeConnection:
         )  # kept: redis-py closes a connection that nobody refers to
         self.sock: Any = self._connection._sock
         self._reader = reader()
+        self._waited = 0  # bytes of a reply that is incomplete
         self.due: deque[Packed] = deque()  # sent and not yet answered; only the last of them is waited for
-        self._parts: list[Any] = []  # the replies to a quick vote, but for the last
         try:
             began = time.monotonic()
             self.identity = self._handshake(timeout, until)
@@ -79,24 +80,25 @@ class NodeConnection:
             self.sock.settimeout(max(0.001, until - time.monotonic()))
             self.sock.sendall(HANDSHAKE)
             while len(replies) < HANDSHAKE_REPLIES:
-                # Set again for each read: a server that sends one byte at a time must not exceed the whole timeout.
+                # Set again for each read: a server that sends one byte at a time must not exceed the whole
+                # timeout.
                 self.sock.settimeout(max(0.001, until - time.monotonic()))
-                self._feed(self.sock.recv(CHUNK))
+                data = self.sock.recv(CHUNK)
+                if not data:
+                    raise unreachable(self.place, "the server closed the connection")
+                self._reader.feed(data)
+                self._waited += len(data)
+                check_size(self._waited)
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
         except TimeoutError:
             raise timeout_error(self.place, timeout) from None
         except OSError as error:
             raise unreachable(self.place, error) from None
-        return node_identity(self.place, replies)
-
-    def _feed(self, data: bytes) -> None:
-        if not data:
-            raise unreachable(self.place, "the server closed the connection")
-        try:
-            self._reader.feed(data)
-        except ProtocolError as error:
+        except MALFORMED as error:
             raise protocol_error(self.place, error) from None
+        self._waited = 0
+        return node_identity(self.place, replies)
 
     def send(self, packed: Packed, request: bytes) -> None:
         """Hand the request to the kernel."""
@@ -109,7 +111,9 @@ class NodeConnection:
             raise self.send_error(error) from None
 
     def send_rest(self, request: bytes) -> None:
-        """Wait, for 50 ms at most, until the node has read so much that the rest of a request fits into the socket's buffer."""
+        """Wait, for 50 ms at most, until the node has read so much that the rest of a request fits into
+        the socket's buffer.
+        """
         writable = select.poll()  # not select(), which knows no descriptor above 1,023
         writable.register(self.sock, select.POLLOUT)
         while request:
@@ -123,8 +127,8 @@ class NodeConnection:
     def receive(self, asked: Packed | None) -> Any:
         """The reply to `asked`, or the error that the server replied; False while it has not arrived.
 
-        Replies to earlier requests are dropped. With None it reads all there is: only after the last reply can it see
-        whether the server has closed the connection.
+        Replies to earlier requests are dropped. With None it reads all there is: only after the last reply
+        can it see whether the server has closed the connection.
         """
         reader, due = self._reader, self.due
         while True:
@@ -138,14 +142,11 @@ class NodeConnection:
                 raise unreachable(self.place, "the server closed the connection")
             try:
                 reader.feed(data)
+                before = len(due)
                 while (reply := reader.gets()) is not False:
+                    if self._waited:
+                        self._waited = 0
                     packed = due.popleft()
-                    if packed is PART:
-                        self._parts.append(reply)
-                        continue
-                    if self._parts:
-                        parts, self._parts = self._parts, []
-                        reply = quick_reply(parts, reply)
                     if reply.__class__ is ErrorReply:
                         if reply.code == "NOSCRIPT":
                             if packed is asked or packed.lasting:
@@ -158,13 +159,20 @@ class NodeConnection:
                         return reply
                     if packed.request.__class__ is Vote and reply.__class__ in (bytes, list):
                         self.tell_late_vote(packed, reply)
-            except (ProtocolError, IndexError) as error:  # IndexError: a reply to no request
+                if len(due) == before:
+                    self._waited += len(data)
+                    check_size(self._waited)
+            except InterlockError:
+                raise
+            except MALFORMED as error:  # or a reply to no request
                 raise protocol_error(self.place, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < CHUNK:
                 return False
 
     def tell_crossed(self, packed: Packed) -> None:
-        """A release found no claim, perhaps because its vote comes on another connection and is read later: it is sent again."""
+        """A release found no claim, perhaps because its vote comes on another connection and is read
+        later: it is sent again.
+        """
         assert self.transport is not None
         assert packed.request is not None
         self.transport.on_unacknowledged(self.node, packed.request)
@@ -176,7 +184,9 @@ class NodeConnection:
         transport.on_late_vote(self.node, packed.request, reply, packed.sent, transport.now())
 
     def unacknowledged(self) -> list[Vote | Release]:
-        """The votes and releases that no reply can answer any more: nobody knows whether the node has read them."""
+        """The votes and releases that no reply can answer any more: nobody knows whether the node has read
+        them.
+        """
         try:
             self.receive(None)
         except InterlockError:
@@ -184,7 +194,9 @@ class NodeConnection:
         return [packed.request for packed in self.due if packed.request is not None]
 
     def alive(self) -> bool:
-        """Whether the server has left the connection open; replies that nobody waits for are read on the way."""
+        """Whether the server has left the connection open; replies that nobody waits for are read on the
+        way.
+        """
         try:
             self.receive(None)
         except InterlockError:
@@ -211,11 +223,15 @@ class ConnectionSet:
         self._late = False  # some node has left too many requests unanswered
         self.broke = False  # whether a connection broke during the last request
         self.used = 0.0
+        self.thread = 0  # the thread to which its sockets belong, in a program of greenlets
 
     def ask(
         self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
     ) -> list[int]:
-        """The awaited nodes that did not answer. Long because it is one exchange with all nodes, and the hot path."""
+        """The awaited nodes that did not answer.
+
+        Long because it is one exchange with all nodes, and the hot path.
+        """
         transport, connections = self._transport, self._connections
         now = transport.now
         lost: list[int] = []
@@ -229,12 +245,13 @@ class ConnectionSet:
         elif limits.hurried:
             limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
         head, identity_form, tail = packed.head, packed.identity_form, packed.tail
-        quick, vote = packed if isinstance(packed, QuickVote) else None, packed.request.__class__ is Vote
+        vote = packed.request.__class__ is Vote
         packed.sent, waiting = sent, set(awaited)
         # Connections with replies to earlier requests, which nobody has read; and the bits of their nodes.
         behind: list[tuple[int, int]] = []
         without = 0
-        # First to those that are behind: when one of the others has answered, they have, too, and one wait is enough.
+        # First to those that are behind: when one of the others has answered, they have, too, and one wait is
+        # enough.
         if first := [node for node in to if (one := connections[node]) is not None and one.due]:
             to = [*first, *[node for node in to if node not in first]]
         for node in to:
@@ -255,9 +272,6 @@ class ConnectionSet:
             identity = connection.identity
             if not vote:
                 request = head + identity[identity_form] + tail if identity_form or tail else head
-            elif quick and (commands := quick.to(node, identity)):
-                request = commands
-                due.extend(PARTS)
             else:
                 request = packed.by_hash(identity, node)
             due.append(packed)  # as in `NodeConnection.send`, but for a call for each node
@@ -275,15 +289,19 @@ class ConnectionSet:
                     lost.append(node)
                     on_reply(node, error, sent, now())
         until, least, replied = sent + (limits.longest if limits.least else limits.timeout), limits.least, 0
-        # Old replies would end the wait at once. If they are so few that the round cannot be over before one of the other
-        # nodes has answered, only those are waited for; then what is behind is read first, so that no node stays behind.
+        # Old replies would end the wait at once. If they are so few that the round cannot be over before one
+        # of the other nodes has answered, only those are waited for; then what is behind is read first, so
+        # that no node stays behind.
         if without and len(behind) >= min(least, len(waiting) - least + 1):
             behind, without = [], 0
         while waiting:
             left = until - now()
-            if left <= 0:
+            # If the time is up, what has arrived is read all the same: this thread may have had no time to
+            # read it.
+            patience = left * 1000 + 1 if left > 0 else 0
+            ready = (self._polls.get(without) or self._poll_without(without)).poll(patience)
+            if not ready and left <= 0 and not without:
                 break
-            ready = (self._polls.get(without) or self._poll_without(without)).poll(left * 1000 + 1)
             for fd, _ in behind + ready if without else ready:
                 connection = self._by_fd[fd]
                 node = connection.node
@@ -298,7 +316,16 @@ class ConnectionSet:
                 waiting.discard(node)
                 # Not when the poll returned: the node may have read its clock, and answered, since then.
                 received = now()
-                if on_reply(node, reply, sent, received):
+                try:
+                    enough = on_reply(node, reply, sent, received)
+                except InterlockError:
+                    raise
+                except MALFORMED as error:
+                    self._drop(connection)
+                    lost.append(node)
+                    reply = unexpected_answer(connection.place, error)
+                    enough = on_reply(node, reply, sent, received)
+                if enough:
                     self.used = received
                     return [*lost, *self._overdue()] if self._late else lost
                 if not isinstance(reply, InterlockError):
@@ -324,7 +351,9 @@ class ConnectionSet:
         return made
 
     def drop_closed(self) -> None:
-        """Drop connections that the servers closed while nobody used them: their nodes do not count as away for it."""
+        """Drop connections that the servers closed while nobody used them: their nodes do not count as
+        away for it.
+        """
         for connection in self._connections:
             if connection is not None and not connection.alive():
                 self._drop(connection)
@@ -361,15 +390,22 @@ class ConnectionSet:
         return [*lost, *trying]
 
     def _add(self, connection: NodeConnection) -> None:
+        others = [(other.place, other.identity) for other in self._by_fd.values()]
+        try:
+            refuse_twice(connection.place, connection.identity, others)
+        except InterlockError:
+            connection.close()
+            raise
         connection.transport = self._transport
         self._connections[connection.node] = self._by_fd[connection.fd] = connection
         self._polls.clear()
 
     def _overdue(self) -> list[int]:
-        """The nodes with too many unanswered requests: from now on they get only releases, and in the end nothing.
+        """The nodes with too many unanswered requests: from now on they get only releases, and in the end
+        nothing.
 
-        They are not dropped at once: a node that comes back from a hang reads its requests in order, and must find the release
-        of every claim among them.
+        They are not dropped at once: a node that comes back from a hang reads its requests in order, and must
+        find the release of every claim among them.
         """
         late = [
             connection

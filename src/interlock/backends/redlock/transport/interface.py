@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import (
-    Clock,
     OnLateVote,
     OnReply,
     OnUnacknowledged,
@@ -25,13 +24,17 @@ class QuorumTransport(Protocol):
     on_unacknowledged: OnUnacknowledged
     """Called with each vote or release that a node was not sent, or whose connection broke before the reply.
 
-    Every vote and release is either answered or passed to this callback, so no caller has to wait for the slowest node."""
+    Every vote and release is either answered or passed to this callback, so no caller has to wait for the
+    slowest node.
+    """
 
     on_late_vote: OnLateVote
-    """Called with each vote whose reply was read when a majority had answered, the reply, and when they were sent and read.
+    """Called with each vote whose reply was read when a majority had answered, the reply, and when they were
+    sent and read.
 
-    It counts for nothing any more. But a client must know a node's clock before it can see it jump, that a node has no vote,
-    and the seat of one that has."""
+    It counts for nothing any more. But a client must know a node's clock before it can see it jump, that a
+    node has no vote, and the seat of one that has.
+    """
 
     @property
     def places(self) -> Sequence[str]:
@@ -48,16 +51,19 @@ class QuorumTransport(Protocol):
     ) -> list[int]:
         """Send the request to the nodes `to`, all at once, and wait for the replies of those `awaited`.
 
-        `on_reply(node, reply, sent, received)` is called for each reply that arrives within `limits`, and with an error in
-        place of a reply if a node cannot be asked or refuses. It returns True once it needs no more replies. The result
-        names the awaited nodes that could not be reached, broke the connection, or did not answer; later replies are dropped.
-        The nodes `awaited` are among `to`. Only they are connected to, all at once; an attempt to connect that takes longer
-        than this request waits goes on for the next request.
+        `on_reply(node, reply, sent, received)` is called for each reply that arrives within `limits`, and
+        with an error in place of a reply if a node cannot be asked or refuses. It returns True once it needs
+        no more replies. The result names the awaited nodes that could not be reached, broke the connection,
+        or did not answer; later replies are dropped. The nodes `awaited` are among `to`. Only they are
+        connected to, all at once; an attempt to connect that takes longer than this request waits goes on for
+        the next request.
         """
         ...
 
     def standing(self, busy: list[Any]) -> Standing | None:
-        """The oldest holder that a node named when it refused a vote; decoded only here, because few callers need it."""
+        """The oldest holder that a node named when it refused a vote; decoded only here, because few
+        callers need it.
+        """
         ...
 
     def prepare(self) -> None:
@@ -65,7 +71,9 @@ class QuorumTransport(Protocol):
         ...
 
     def connected(self) -> dict[int, InterlockError | None]:
-        """The nodes that have a connection (None), and those that could not be connected to, with the reason."""
+        """The nodes that have a connection (None), and those that could not be connected to, with the
+        reason.
+        """
         ...
 
     def inside(self) -> bool:
@@ -73,7 +81,9 @@ class QuorumTransport(Protocol):
         ...
 
     def round_trip(self, least: int) -> float:
-        """Seconds within which the nearest `least` nodes answered when they were connected to; 0.0 if that is not known."""
+        """Seconds within which the nearest `least` nodes answered when they were connected to; 0.0 if that
+        is not known.
+        """
         ...
 
     def after_fork(self) -> None: ...
@@ -84,5 +94,5 @@ def ignore_unacknowledged(node: int, request: Vote | Release) -> None:
     """The callback of a transport that belongs to no quorum yet."""
 
 
-def ignore_late_vote(node: int, vote: Vote, reply: Clock | list[Any], sent: float, received: float) -> None:
+def ignore_late_vote(node: int, vote: Vote, reply: bytes | list[Any], sent: float, received: float) -> None:
     """The callback of a transport that belongs to no quorum yet."""

@@ -12,12 +12,14 @@ FOR_EVER = float("inf")
 
 
 class Limits:
-    """How long a request waits: `timeout` seconds, or up to `longest` while fewer than `least` nodes have answered.
+    """How long a request waits: `timeout` seconds, or up to `longest` while fewer than `least` nodes have
+    answered.
 
-    An error is no answer. If fewer than `least` nodes have a connection, the request first waits for connections, for up to
-    `connecting` seconds. `total` bounds both together; without it the time to connect is not counted. `hurried` means that
-    the caller has less time than a request usually gets. Such a request still waits for one round trip, because a caller
-    that does not want to wait for a lock must wait for the network all the same.
+    An error is no answer. If fewer than `least` nodes have a connection, the request first waits for
+    connections, for up to `connecting` seconds. `total` bounds both together; without it the time to connect
+    is not counted. `hurried` means that the caller has less time than a request usually gets. Such a request
+    still waits for one round trip, because a caller that does not want to wait for a lock must wait for the
+    network all the same.
     """
 
     __slots__ = ("connecting", "hurried", "least", "longest", "timeout", "total")
@@ -36,14 +38,16 @@ class Limits:
         self.total, self.hurried = total, hurried
 
     def patience(self, took: float) -> float:
-        """Seconds to wait for all nodes if the first `least` answered after `took`: distant nodes are late by similar times."""
+        """Seconds to wait for all nodes if the first `least` answered after `took`: distant nodes are late
+        by similar times.
+        """
         return min(self.longest, max(self.timeout, 2 * took))
 
     def after(self, connecting: float, had: int, round_trip: float) -> Limits:
         """The limits that are left for the request itself after `connecting` seconds.
 
-        `had` nodes were connected before. If those were enough, the time spent on connecting to the others counts as the
-        request's own: a call that did not have to connect must return when it promised.
+        `had` nodes were connected before. If those were enough, the time spent on connecting to the others
+        counts as the request's own: a call that did not have to connect must return when it promised.
         """
         longest = self.longest - connecting if had >= self.least else self.longest
         longest = max(0.001, min(longest, self.total - connecting))
@@ -79,16 +83,18 @@ class ConnectTimes:
 
 
 def _calmed(known: float, new: float) -> float:
-    """The new estimate: at most twice the old one, for a server that hung, or a busy machine, says little about the distance."""
+    """The new estimate: at most twice the old one, for a server that hung, or a busy machine, says little
+    about the distance.
+    """
     return min(new, 2 * known) if known else new
 
 
 class ConnectPatience:
     """How long one request waits for connections.
 
-    While fewer than a majority are connected, it waits for the whole connect timeout, counted from the first attempt at
-    these nodes: servers that hang cost that time once, not once for each request. Once a majority is connected, the other
-    nodes have as long again as the majority took.
+    While fewer than a majority are connected, it waits for the whole connect timeout, counted from the first
+    attempt at these nodes: servers that hang cost that time once, not once for each request. Once a majority
+    is connected, the other nodes have as long again as the majority took.
     """
 
     def __init__(

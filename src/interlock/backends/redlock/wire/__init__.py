@@ -1,1 +1,3 @@
-"""What is asked of a node, as records (`requests`) and as bytes (`packing`), and the Lua scripts that answer on the node."""
+"""What is asked of a node, as records (`requests`) and as bytes (`packing`), and the Lua scripts that
+answer on the node.
+"""

@@ -12,8 +12,9 @@ from interlock.backends.redlock.wire.requests import Release, Vote
 RUN_ID_LENGTH = 40
 
 Identity: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""What a connection knows of its node, in four forms: nothing; its run id, encoded; the same, and whether the node is durable;
-its run id as it is, or nothing if that has not the usual length."""
+"""What a connection knows of its node, in four forms: nothing; its run id, encoded; the same, and whether the
+node is durable; its run id as it is, or nothing if that has not the usual length.
+"""
 
 
 class Packed:
@@ -50,7 +51,7 @@ class Packed:
 
 
 class PackedVote(Packed):
-    """A vote that the script carries out. Each node is sent its own seat, if that is known."""
+    """A vote. Each node is sent its own seat, if the vote may name it."""
 
     __slots__ = ()
 

@@ -1,18 +1,20 @@
-"""Encodes requests as script calls, and decodes the replies. The header of each script says what it takes and returns.
+"""Encodes requests as script calls, and decodes the replies. The header of each script says what it takes and
+returns.
 
 A request is encoded once for all nodes; only the identity of the node differs between connections.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from interlock.backends.redis.errors import reply_error
+from interlock.backends.redis.errors import reply_error, unexpected_answer
 from interlock.backends.redis.scan import literally
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import millis
-from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
+from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, bulk, command
 from interlock.backends.redis.wire.scripts import Call, Script
 from interlock.backends.redlock.wire.packed import (
     RUN_ID_LENGTH,
@@ -22,7 +24,6 @@ from interlock.backends.redlock.wire.packed import (
     PackedVote,
     encoded_ttl,
 )
-from interlock.backends.redlock.wire.quick_votes import QuickVotes
 from interlock.backends.redlock.wire.requests import (
     Admit,
     CheckIn,
@@ -34,6 +35,7 @@ from interlock.backends.redlock.wire.requests import (
     Reply,
     Request,
     Scan,
+    Start,
     Vote,
 )
 from interlock.errors import ForeignKey, InterlockError, StoreUnfit
@@ -48,9 +50,9 @@ RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
 INSPECT = Script(HERE + "inspect").call(5, 2)
 EVICT = Script(HERE + "evict").call(5, 6)
 CHECKIN = Script(HERE + "checkin").call(1, 3)
-_ADMIT = Script(HERE + "admit").call(1, 5)
+_ADMIT, _START = Script(HERE + "admit").call(1, 5), Script(HERE + "start").call(1, 4)
 # Always with the script itself: nobody waits for the reply that it must be sent again.
-ADMIT = Call(_ADMIT.with_source, _ADMIT.with_source)
+ADMIT, START = (Call(call.with_source, call.with_source) for call in (_ADMIT, _START))
 SCAN = Script(HERE + "scan").call(0, 3)
 
 NONE = bulk(b"")  # an argument that is not given
@@ -60,7 +62,8 @@ PLAIN_REPLIES = (Vote, Release, Renew)  # the hot path: their replies are used a
 
 
 _SETTINGS = (b"appendonly", b"appendfsync", b"no-appendfsync-on-rewrite")
-# Loaded on connecting: a release that must be sent again, with its script, may be too late if nobody waits for its reply.
+# Loaded on connecting: a release that must be sent again, with its script, may be too late if nobody waits
+# for its reply.
 _LOADED = (_VOTE, _RELEASE, RENEW)
 HANDSHAKE = b"".join(
     [
@@ -70,17 +73,29 @@ HANDSHAKE = b"".join(
         *(command(b"SCRIPT", b"LOAD", script.source) for script in _LOADED),
     ]
 )
-"""The first requests on every connection. A connection never outlives its server's process, so once is enough."""
+"""The first requests on every connection.
+
+A connection never outlives its server's process, so once is enough.
+"""
 HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
 def node_identity(place: str, replies: list[Any]) -> Identity:
+    """What the first replies say about the server; an error of ours if they are none of Redis'."""
+    try:
+        return _identity(place, replies)
+    except MALFORMED as error:
+        raise unexpected_answer(place, error) from error
+
+
+def _identity(place: str, replies: list[Any]) -> Identity:
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, ErrorReply):
         error = reply_error(place, info)
         raise type(error)(f"{error}; the nodes of a quorum need these, too: info script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
-    # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither counts as durable.
+    # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither
+    # counts as durable.
     original = (
         not isinstance(past, ErrorReply) and b"role:master" in past and b"second_repl_offset:-1\r" in past
     )
@@ -93,28 +108,52 @@ def node_identity(place: str, replies: list[Any]) -> Identity:
     return b"", bulk(run), bulk(run) + bulk(b"%d" % durable), usual
 
 
+def _numbers(counts: Sequence[int]) -> bytes:
+    return b"".join([bulk(b"%d" % count) for count in counts])
+
+
+def refuse_twice(place: str, identity: Identity, others: Iterable[tuple[str, Identity]]) -> None:
+    """Refuse a server that one of these connections, which a request would use beside it, leads to
+    already.
+    """
+    for known, its in others:
+        if its[1] == identity[1] != NONE:
+            raise same_server(place, known)
+
+
+def same_server(place: str, known: str) -> StoreUnfit:
+    return StoreUnfit(
+        f"{place} is the same server as {known.removeprefix('Redis at ')}; each node of a quorum must be a "
+        "server of its own"
+    )
+
+
 class Packing:
     """Encodes requests whose keys have one prefix."""
 
     def __init__(self, prefix: str) -> None:
         self.keys = Keys(prefix)
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
-        self._places: dict[bytes, str] = {}  # by run id: the address under which a server was met
-        self._quick_votes = QuickVotes(self.keys, self._quorum, self.script_vote)
+        self._runs: dict[str, bytes] = {}  # by address: the run id of the server that was last met there
 
     def refuse_duplicate(self, place: str, identity: Identity) -> None:
-        """Refuse a server that was met under another address: it would vote twice, and one crash would end both votes."""
+        """Refuse a server that was met under another address: it would vote twice, and one crash would end
+        both votes.
+
+        If two servers changed addresses, each is refused until the other address has been asked again.
+        """
         run = identity[1]
-        known = self._places.setdefault(run, place) if run != bulk(b"") else place
-        if known != place:
-            raise StoreUnfit(
-                f"{place} is the same server as {known.removeprefix('Redis at ')}; each node of a quorum must be a "
-                "server of its own"
-            )
+        if run == NONE:
+            return
+        for known, its in list(self._runs.items()):
+            if its == run and known != place:
+                self._runs.pop(place, None)  # whoever was met here before may be met there now
+                raise same_server(place, known)
+        self._runs[place] = run
 
     def pack(self, request: Request) -> Packed:
         if isinstance(request, Vote):
-            return self._quick_votes.pack(request) if request.quick else self.script_vote(request)
+            return self._vote(request)
         if isinstance(request, Release):
             return self._release(request)
         if isinstance(request, Renew):
@@ -133,13 +172,15 @@ class Packing:
         if isinstance(request, CheckIn):
             return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.read_only else b"1"))
         if isinstance(request, Admit):
-            parts = (b"%d" % request.since, b"%d" % request.quarantine, b"%d" % request.floor)
-            tail = b"".join([bulk(part) for part in parts]) + bulk(b"1" if request.unused else b"0")
-            return Packed(ADMIT, self._quorum, 1, tail)
+            counts: tuple[int, ...] = (request.since, request.quarantine, request.floor, request.start)
+            return Packed(ADMIT, self._quorum, 1, _numbers(counts))
+        if isinstance(request, Start):
+            counts = (request.since, request.start, int(request.begun))
+            return Packed(START, self._quorum, 1, _numbers(counts))
         assert isinstance(request, Scan)
         return self._scan(request)
 
-    def script_vote(self, request: Vote) -> Packed:
+    def _vote(self, request: Vote) -> Packed:
         claim, keys = request.claim, self.keys
         note, who, id, ballot = (
             claim.note.encode(),

@@ -1,12 +1,12 @@
 -- Enter a claim on this node if no other claim is in its way, and accept its ballot as the resource's number.
 --
 -- KEYS  1 holder  2 records  3 quorum (see seat.lua)
--- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 the node's seat, or if the
---       caller does not know it its run id
+-- ARGV  1 id  2 ttl ms  3 ballot  4 the record's end: channel \n bytes of note \n note who  5 the node's seat, if the
+--       caller knows that it remembers a ttl as long as this one; otherwise its run id
 --       and, if it is not a new claim of 1 permit out of 1: 6 permits  7 capacity  8 1: a majority holds it already
 --
 -- Returns  us                it stands here and the ballot was accepted; us is this node's clock, as digits
---          us :us            the same, and the end of the node's seat, which the caller did not know
+--          us :us            the same, and the end of the node's seat, which the caller did not name
 --          {us, 2, number}   it stands here, but this number was accepted before: the ballot is too low
 --          {us, 0, ahead, ms, holder}  others are in its way, nothing changed; claim again after so many ms; the oldest
 --                            holder's id and record, '' if that is another program
@@ -18,20 +18,16 @@ local holder, quorum, id, ttl, ballot, seat = KEYS[1], KEYS[3], ARGV[1], ARGV[2]
 local t = redis.call('TIME')
 local us = t[1] .. (#t[2] == 6 and t[2] or string.sub('00000' .. t[2], -6))
 local field = '=' .. seat .. holder
-local f = redis.call('ZMSCORE', quorum, seat, 'longest', field, 'floor')
-local longest, last = f[2], f[3] or f[4]
 local free = redis.call('EXISTS', holder, KEYS[2]) == 0 -- asked in any case: a user without this right could not release the claim
 
--- The fast path: no claim stands here, and the number is lower. Numbers of equal length are compared as strings, and
--- the clock stays a string: every function call here costs time on each of five servers for each lock.
-local entered = f[1] and not ARGV[6] and (not last or (#last == #ballot and ballot > last))
-  and longest and -longest >= tonumber(ttl) and free
+-- The usual vote: no claim stands here, and the name has a lower number. That there is one, under the name of the seat, says
+-- that this process has its vote and kept its memory since the caller learnt the seat; and so that it remembers the ttl, too.
+-- XX: a node that forgot makes no number. Every call here costs time on each of five servers for each lock.
+local entered = free and #seat > 40 and not ARGV[6] and redis.call('ZADD', quorum, 'XX', 'GT', 'CH', ballot, field) == 1
 if entered then
   redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
-  redis.call('ZADD', quorum, ballot, field)
+  if ballot % 64 > 0 then return us end
 end
-local tidy = string.byte(us, -1) % 8 == 0
-if entered and not tidy then return us end
 
 -- apart
 
@@ -39,22 +35,40 @@ local MANY = 512 -- members of the quorum's set that are kept however old they a
 local OLD = 60e6 -- us after which a number may be merged into the floor: no attempt lasts that long
 local clock = tonumber(us)
 
-if tidy and redis.call('ZCARD', quorum) > MANY then -- now and then some old numbers are merged into one, the floor
-  local old = redis.call('ZRANGEBYSCORE', quorum, '(0', string.format('%.0f', clock - OLD), 'WITHSCORES', 'LIMIT', 0, 100)
-  local gone = {}
-  for i = 1, #old, 2 do
-    if old[i] ~= 'floor' then gone[#gone + 1] = old[i] end
+local function merge(lowest, highest) -- some of these numbers become one, the floor; return whether there was one
+  local found, gone = redis.call('ZRANGEBYSCORE', quorum, lowest, highest, 'WITHSCORES', 'LIMIT', 0, 100), {}
+  for i = 1, #found, 2 do
+    if found[i] ~= 'floor' then gone[#gone + 1] = found[i] end
   end
-  if #gone > 0 then -- the lowest first, so none that is left is below the floor
-    redis.call('ZADD', quorum, old[#old], 'floor')
+  if #gone > 0 then
+    redis.call('ZADD', quorum, 'GT', found[#found], 'floor') -- GT: it may be above them
     redis.call('ZREM', quorum, unpack(gone))
+  end
+  return #gone > 0
+end
+
+if ballot % 8 == 0 and redis.call('ZCARD', quorum) > MANY then -- now and then some old numbers are merged
+  -- If the clock of one client was ahead, the numbers that others give from then on are, too, and never become old.
+  local ahead = string.format('%.0f', clock + OLD)
+  if not merge('(0', string.format('%.0f', clock - OLD)) and redis.call('ZCOUNT', quorum, ahead, '+inf') > MANY then
+    merge(ahead, '+inf')
   end
 end
 if entered then return us end
 
+-- The first vote for a name, which has no number, or had none for long. Numbers of equal length are compared as strings.
+local f = redis.call('ZMSCORE', quorum, seat, 'longest', field, 'floor')
+local longest, last = f[2], f[3] or f[4]
+if free and f[1] and not ARGV[6] and (not last or (#last == #ballot and ballot > last))
+  and longest and -longest >= tonumber(ttl) then
+  redis.call('SET', holder, id .. '\n' .. ballot .. '\n' .. us .. '\n' .. ttl .. '\n1\n' .. ARGV[4], 'PX', ttl)
+  redis.call('ZADD', quorum, ballot, field)
+  return us
+end
+
 -- include ../../redlock/wire/seat.lua
 
-local learnt = '' -- what the caller did not know of the seat
+local learnt = '' -- the end of the seat, if the caller did not name it
 if not f[1] then
   local run = string.match(seat, '^[^:]*')
   seat = marks(quorum)
@@ -93,10 +107,6 @@ local function answer(reply)
 end
 
 local mark = redis.call('HGET', q.h, '!' .. id)
-if is(q, id) and (mark or q.n > 0) then -- a quick vote entered it, and found what was in its way only then
-  redis.call('DEL', q.k)
-  q.held = false
-end
 if mark then return answer({clock, -1, string.sub(mark, 2)}) end
 
 local under = standing(q)

@@ -1,4 +1,6 @@
-"""What a URL of MariaDB or MySQL says: `mysql://user:password@host:port/database?prefix=locks_&connections=4`."""
+"""What a URL of MariaDB or MySQL says:
+`mysql://user:password@host:port/database?prefix=locks_&connections=4`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ def from_url(parts: SplitResult) -> Address:
         "host": host,
         "port": port,
         "user": user,
-        "password": unquote(parts.password or ""),
+        # Both drivers encode a password as Latin-1. This makes them send UTF-8, as other clients do.
+        "password": unquote(parts.password or "").encode().decode("latin-1"),
         "database": database,
     }
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

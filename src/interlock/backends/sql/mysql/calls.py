@@ -1,7 +1,8 @@
 """Turns steps into SQL, and results into the rows of steps. Pure.
 
-Text goes to the server as hexadecimal literals, which are plain bytes there. So nothing has to be escaped, and neither the character set of
-a connection nor its `sql_mode` matters, also where the connection is a user's own.
+Text goes to the server as hexadecimal literals, which are plain bytes there. So nothing has to be escaped,
+and neither the character set of a connection nor its `sql_mode` matters, also where the connection is a
+user's own.
 """
 
 from __future__ import annotations
@@ -53,14 +54,18 @@ def _items(items: Sequence[Sequence[Any]]) -> str:
 def _claim_arguments(args: Sequence[Any]) -> str:
     resource, id, ttl, permits, capacity, queued, place_ttl, block, bell, note, who = args
     return (
-        f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {ttl!r}, {permits}, {capacity}, {int(queued)}, {place_ttl!r}, {block}, "
-        f"x'{bell.encode().hex()}', x'{note.encode().hex()}', x'{who.encode().hex()}'"
+        f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {ttl!r}, {permits}, {capacity}, "
+        f"{int(queued)}, {place_ttl!r}, {block}, x'{bell.encode().hex()}', x'{note.encode().hex()}', "
+        f"x'{who.encode().hex()}'"
     )
 
 
 def _release_arguments(args: Sequence[Any]) -> str:
     resource, id, linger, bell, late, token = args
-    return f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {linger!r}, x'{bell.encode().hex()}', {int(late)}, {token}"
+    return (
+        f"x'{resource.encode().hex()}', x'{id.encode().hex()}', {linger!r}, x'{bell.encode().hex()}', "
+        f"{int(late)}, {token}"
+    )
 
 
 def _plain_arguments(args: Sequence[Any]) -> str:
@@ -116,10 +121,26 @@ def _renew(results: Results) -> Rows:
     return rows
 
 
+def _evict(results: Results) -> Rows:
+    """One row for each victim, from the text of the procedure `evict`."""
+    ((answer,),) = _plain(results)
+    rows: list[tuple[Any, ...]] = []
+    for victim in answer.split(";")[:-1]:
+        token, id, permits, capacity, age, lapses_in, note, who, inside = victim.split(",")
+        numbers = (int(permits), int(capacity), float(age), float(lapses_in))
+        rows.append((int(token), _unhexed(id), *numbers, _unhexed(note), _unhexed(who), int(inside)))
+    return rows
+
+
+def _unhexed(text: str) -> str:
+    return bytes.fromhex(text).decode()
+
+
 _ROWS: dict[str, Callable[[Results], Rows]] = {
     steps.CLAIM: _claim,
     steps.RELEASE: _release,
     steps.RENEW: _renew,
+    steps.EVICT: _evict,
 }
 
 

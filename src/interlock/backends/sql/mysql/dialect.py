@@ -13,6 +13,8 @@ from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.mysql.subscription import MysqlSubscription
 from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.user_connections import NewLogin
+from interlock.errors import StoreUnfit
 from interlock.model import Traits
 
 TRAITS = Traits(
@@ -25,6 +27,10 @@ TRAITS = Traits(
     survives="restart",
     two_holders=(
         "failover to a replica that missed the write",
+        (
+            "a replica is promoted and the old primary goes on running, for clients that still reach it, "
+            "until it stops or is read-only"
+        ),
         "the server loses commits in a crash (innodb_flush_log_at_trx_commit other than 1)",
         "the server's clock jumps forward",
     ),
@@ -36,7 +42,9 @@ TRAITS = Traits(
 
 
 class MysqlDialect:
-    """A server, as one client reaches it: by connections of our own, or by those that a user's engine lends."""
+    """A server, as one client reaches it: by connections of our own, or by those that a user's engine
+    lends.
+    """
 
     def __init__(
         self, address: Address, connect_timeout: float, lender: engines.MysqlLender | None = None
@@ -46,6 +54,9 @@ class MysqlDialect:
         self.connect_timeout = connect_timeout
         self._address = address
         self._lender = lender
+        self._new_login = None
+        if lender is not None:
+            self._new_login = NewLogin(lender, lambda made: engines.learn_login(lender, address, made))
         self._check = ClusterCheck(address.place)
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
@@ -64,9 +75,9 @@ class MysqlDialect:
         return self._pool(runtime, blocking, self._address.connections)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:
-        return self._pool(runtime, blocking, 1)
+        return self._pool(runtime, blocking, 1, self._new_login)
 
-    def _pool(self, runtime: Any, blocking: bool, most: int) -> Source:
+    def _pool(self, runtime: Any, blocking: bool, most: int, new_login: NewLogin | None = None) -> Source:
         return LinkPool(
             self._blocking_link if blocking else self._loop_link,
             runtime,
@@ -74,6 +85,7 @@ class MysqlDialect:
             most=most,
             connect_timeout=self.connect_timeout,
             loop=(lambda: None) if blocking else _running_loop,
+            new_login=new_login,
         )
 
     def _blocking_link(self) -> MysqlLink:
@@ -94,7 +106,12 @@ class MysqlDialect:
         driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
         subscription = MysqlSubscription(driver, address.schema, self.place)
         try:
-            drive(driver.connect(address.settings, self.connect_timeout), nested=True)
+            try:
+                drive(driver.connect(address.settings, self.connect_timeout), nested=True)
+            except StoreUnfit:
+                if self._new_login is None or not self._new_login.look_here(self.connect_timeout):
+                    raise
+                drive(driver.connect(address.settings, self.connect_timeout), nested=True)
             drive(helper.connect(address.settings, self.connect_timeout), nested=True)
             drive(self._check.ask(helper, self.connect_timeout), nested=True)
             try:

@@ -1,7 +1,9 @@
-"""Connections of PyMySQL, and of aiomysql in `loop_driver`, behind one small interface: connect, send one statement, read everything that it returns.
+"""Connections of PyMySQL, and of aiomysql in `loop_driver`, behind one small interface: connect, send one
+statement, read everything that it returns.
 
-Only what needs the driver's internals is here: the time limit of each statement comes from the deadline of its call, a connection is closed without a
-word to the server, and all results of a procedure are read, also an error that comes after its rows.
+Only what needs the driver's internals is here: the time limit of each statement comes from the deadline of
+its call, a connection is closed without a word to the server, and all results of a procedure are read, also
+an error that comes after its rows.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
+from interlock import native, standard_streams
+from interlock.backends.kit.libraries import missing
+from interlock.backends.sql import resolver
+from interlock.backends.sql.mysql import login
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
 from interlock.backends.sql.mysql.results import LONGEST, Failed, ResultReader
@@ -22,7 +28,7 @@ from interlock.errors import InterlockError, StoreUnfit, Unreached
 QUERY = 3  # COM_QUERY
 COM_QUERY = bytes([QUERY])
 GONE = 2006
-MISSING = "the client library {} is not installed: pip install 'interlock[mysql]'"
+ROLE = "role"  # in the settings of a connection: what follows `set role`; '' for none
 
 
 def library(name: str) -> Any:
@@ -30,7 +36,8 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise StoreUnfit(MISSING.format({"pymysql": "PyMySQL"}.get(name, name))) from None
+        shown = {"pymysql": "PyMySQL"}.get(name, name)
+        raise missing("MySQL or MariaDB", shown, "mysql", "PyMySQL", "aiomysql") from None
 
 
 class Driver(Protocol):
@@ -48,6 +55,8 @@ def failure(place: str, error: BaseException, timeout: float, *, connecting: boo
     if isinstance(error, InterlockError):
         return error
     cause = error.__cause__ or error.__context__
+    if isinstance(cause, StoreUnfit):  # of `login`: both drivers wrap every OSError
+        return cause
     if isinstance(error, TimeoutError) or isinstance(cause, TimeoutError):
         late = timeout_error(place, timeout)
         return Unreached(str(late)) if connecting else late
@@ -70,10 +79,14 @@ class BlockingDriver:
         self._connection = connection  # or one that was borrowed from a user's engine
 
     async def connect(self, settings: Mapping[str, Any], timeout: float) -> None:
+        standard_streams.occupy()
         given = {**settings, "connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
-        connection = self._connection = _unconnected(given)
+        role = given.pop(ROLE, "")
+        connection = self._connection = _unconnected(self._place, given)
         try:
-            connection.connect()
+            connection.connect(_dialled(self._place, given, timeout))
+            if role:
+                await self.query(f"set role {role}", timeout)
         except Exception as error:
             self.discard()
             raise failure(self._place, error, timeout, connecting=True) from None
@@ -133,8 +146,8 @@ class BlockingDriver:
     def abandon(self) -> None:
         """Closes our copy of the socket; the parent's stays open, since nothing is sent.
 
-        Its buffered reader is kept and never used: a thread of the parent may have been reading from it, and in the child nobody will give back
-        the lock that it had, so closing the reader would hang for ever.
+        Its buffered reader is kept and never used: a thread of the parent may have been reading from it, and
+        in the child nobody will give back the lock that it had, so closing the reader would hang for ever.
         """
         connection = self._connection
         if connection is None or connection._sock is None:
@@ -147,6 +160,26 @@ class BlockingDriver:
 
 _parents: list[object] = []
 """In a child: what its parent was reading from."""
+
+
+def _dialled(place: str, settings: Mapping[str, Any], timeout: float) -> socket.socket | None:
+    """The socket of a connection to be. PyMySQL would look the host up without a time limit, and give each of
+    its addresses all of the time.
+
+    None where it makes the socket itself: of the local kind, or for greenlets, which look names up without
+    blocking each other.
+    """
+    if settings.get("unix_socket") or native.green("socket"):
+        return None
+    try:
+        made = resolver.dial(settings["host"], settings["port"], timeout)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise system_error(place, error) from None
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
 
 
 def _send(connection: Any, data: bytes, timeout: float) -> None:
@@ -162,19 +195,45 @@ def _send(connection: Any, data: bytes, timeout: float) -> None:
         raise Failed(GONE, f"the connection has ended ({error})") from None
 
 
-def _unconnected(settings: Mapping[str, Any]) -> Any:
+def _unconnected(place: str, settings: Mapping[str, Any]) -> Any:
     """A connection of PyMySQL that is not made yet.
 
-    Without settings for TLS, later versions of PyMySQL use TLS where the server offers it, and check nothing. For this each connection would
-    load all certificates of the system, which takes longer than everything else about it: so all share one context that loads none.
+    Without settings for TLS, later versions of PyMySQL use TLS where the server offers it, and check nothing.
+    For this each connection would load all certificates of the system, which takes longer than everything
+    else about it: so all share one context that loads none.
     """
-    connections = library("pymysql.connections")
+    kind = _connection_type()
     if "ssl" in settings:
-        return connections.Connection(**settings, defer_connect=True)
-    connection = connections.Connection(**settings, defer_connect=True, ssl_disabled=True)
+        connection = kind(**settings, defer_connect=True)
+        connection.interlock_place = place
+        return connection
+    connection = kind(**settings, defer_connect=True, ssl_disabled=True)
+    connection.interlock_place = place
     if hasattr(connection, "_ssl_required"):
         connection.ssl, connection.ctx = True, _unchecked()
     return connection
+
+
+@cache
+def _connection_type() -> Any:
+    """Connections of PyMySQL that do not send the password in clear to a server that may be anybody."""
+    base: Any = library("pymysql.connections").Connection
+
+    class Connection(base):  # type: ignore[misc]
+        interlock_place = ""
+
+        def _request_authentication(self) -> None:
+            # Later versions also have TLS that is used if the server offers it.
+            demanded = bool(getattr(self, "_ssl_required", self.ssl))
+            login.check_greeting(self, self.interlock_place, demanded=demanded)
+            base._request_authentication(self)
+
+        def _process_auth(self, plugin_name: bytes, *rest: Any) -> Any:
+            trusted = login.trusted(self.ctx if self.ssl else None, self.unix_socket)
+            login.check_plugin(self.interlock_place, plugin_name, trusted=trusted)
+            return base._process_auth(self, plugin_name, *rest)
+
+    return Connection
 
 
 @cache

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.mysql.address import Address, session
-from interlock.backends.sql.mysql.driver import BlockingDriver, Driver
+from interlock.backends.sql.mysql.driver import ROLE, BlockingDriver, Driver
 from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender, UserSource
+from interlock.errors import StoreUnfit
+
+STEADY = 1.0  # seconds between two clocks that are one: that of a statement stands still while it runs
 
 
 class MysqlLender(Lender, Protocol):
@@ -28,7 +32,8 @@ class PyMysqlEngine(Engine):
 
     def settings(self, connection: Any) -> dict[str, Any]:
         named = {name: getattr(connection, name) for name in ("host", "port", "user", "unix_socket")}
-        # By default PyMySQL uses TLS where the server has it, and then so do we; this is about an engine that demands it.
+        # By default PyMySQL uses TLS where the server has it, and then so do we; this is about an engine that
+        # demands it.
         demanded = getattr(connection, "_ssl_required", connection.ssl)
         return _plain(named, connection.password, connection.db, connection.ctx if demanded else None)
 
@@ -56,17 +61,38 @@ def _plain(named: dict[str, Any], password: Any, database: Any, tls: Any) -> dic
 
 
 class _Lent(MysqlLink):
-    """A link over a lent connection, which remembers what to give back, and how patient the connection was."""
+    """A link over a lent connection, which remembers what to give back, and how patient the connection
+    was.
+    """
 
     def __init__(self, driver: Driver, address: Address, lent: Any, connection: Any) -> None:
         super().__init__(driver, address.schema, address.place, None)
         self.lent = lent
+        self._address = address
         self._connection = connection
         self._patience = {
             name: getattr(connection, name)
             for name in ("_read_timeout", "_write_timeout")
             if hasattr(connection, name)
         }
+
+    async def learn(self, timeout: float) -> None:
+        asked = "select current_role(), version(), database(), timestampdiff(microsecond, now(6), sysdate(6)) / 1e6"
+        (((role, version, database, behind),),) = await self._driver.query(asked, timeout)
+        # The procedures count by the session's clock, which `set timestamp` stops.
+        if abs(float(behind)) > STEADY:
+            raise StoreUnfit(
+                f"{self._address.place}: the sessions of this engine have a clock of their own, by which leases "
+                "would lapse at the wrong time; have them run `set timestamp = default`"
+            )
+        role, version, database = (
+            said.decode() if isinstance(said, bytes) else said for said in (role, version, database)
+        )
+        # A listener of the engine may have chosen another one since the connection was made.
+        self._address.settings["database"] = database
+        if "MariaDB" in version:  # which says the bare name of one role, and MySQL a list of quoted ones
+            role = role and "`{}`".format(role.replace("`", "``"))
+        self._address.settings[ROLE] = "" if role in (None, "NONE") else role
 
     def leave(self) -> None:
         """Leave the connection to its engine as it was."""
@@ -75,12 +101,22 @@ class _Lent(MysqlLink):
             setattr(self._connection, name, value)
 
 
+def learn_login(lender: MysqlLender, address: Address, connection: Any) -> None:
+    """Take over how this connection was made; but not for which database, once a session has told its own."""
+    found = lender.settings(connection)
+    found["database"] = address.settings.get("database") or found["database"]
+    address.settings.update(found)
+
+
 def source(lender: MysqlLender, address: Address, runtime: WaitRuntime, connect_timeout: float) -> UserSource:
     """Steps run on connections of this engine."""
 
+    known: WeakSet[Any] = WeakSet()
+
     def adopt(lent: Any, connection: Any) -> _Lent:
-        if not address.settings:
-            address.settings.update(lender.settings(connection))
+        if connection not in known:  # or an old connection would bring back an old password
+            known.add(connection)
+            learn_login(lender, address, connection)
         return _Lent(lender.driver(address.place, connection), address, lent, connection)
 
     return UserSource(lender, adopt, runtime, lambda: address.place, connect_timeout)

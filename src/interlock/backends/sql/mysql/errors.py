@@ -6,15 +6,14 @@ import os
 
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
+from interlock.wording import duration
 
 AGAIN = frozenset((1205, 1213, 3572, 1020))  # lock wait, deadlock, nowait, a row that has changed
 NOT_INSTALLED = frozenset((1305, 1146))  # no such procedure, no such table
-READ_ONLY = frozenset(
-    (1290, 1792, 1836, 1047, 1053)
-)  # --read-only, a replica, a Galera node without quorum, a shutdown
+READ_ONLY = frozenset((1290, 1792, 1836, 1047))  # --read-only, a replica, a Galera node without quorum
 INTERRUPTED = frozenset(
-    (1927, 1969, 3024, 1028)
-)  # killed, or stopped by a limit: it may have committed before
+    (1927, 1969, 3024, 1028, 1053)
+)  # killed, or stopped by a limit or a shutdown: it may have committed before
 LOST = frozenset((2006, 2013, 2055, 1152, 1158, 1159, 1160, 1161))
 FULL_HOUSE = frozenset((1040, 1203, 1226))  # too many connections, of all or of this user
 KILLED = 1317  # by `kill query`
@@ -26,22 +25,30 @@ class Killed(Broken):
 
 SENTENCES = {
     1370: "this user may not run its procedures; it needs EXECUTE (see `interlock sql`)",
-    1142: "this user lacks a right to create the tables; have `interlock sql` print the SQL, and run it as somebody who may",
-    1044: "this user may not use the database of the URL, or may create no tables or procedures there; it needs EXECUTE (see `interlock sql`)",
-    1227: "this user lacks a right; it needs EXECUTE, or CREATE and CREATE ROUTINE to create everything itself (see `interlock sql`)",
+    1142: "this user lacks a right to create the tables; have `interlock sql` print the SQL, and run it as "
+    "somebody who may",
+    1044: "this user may not use the database of the URL, or may create no tables or procedures there; it "
+    "needs EXECUTE (see `interlock sql`)",
+    1227: "this user lacks a right; it needs EXECUTE, or CREATE and CREATE ROUTINE to create everything "
+    "itself (see `interlock sql`)",
     1045: "user or password is wrong",
     1698: "user or password is wrong, or this user may only log in through a socket",
     1049: "the database of the URL does not exist",
     1046: "the URL names no database; write mysql://user@host/database",
-    1449: "the user who created the procedures does not exist any more; have somebody else create them again (see `interlock sql`)",
-    1665: "binlog_format is STATEMENT, with which InnoDB cannot write at READ COMMITTED; set it to ROW or MIXED",
+    1449: "the user who created the procedures does not exist any more; have somebody else create them again "
+    "(see `interlock sql`; on MySQL, drop them before)",
+    1665: "binlog_format is STATEMENT, with which InnoDB cannot write at READ COMMITTED; set it to ROW or "
+    "MIXED",
     1318: "its procedures are of another version of interlock; run what `interlock sql` prints",
-    1054: "a table there has the name of one of ours, and other columns: it belongs to another program; choose names with ?prefix=",
+    1054: "a table there has the name of one of ours, and other columns: it belongs to another program; "
+    "choose names with ?prefix=",
     1114: "a table or the disk is full",
     1021: "the disk is full",
     1030: "the storage engine failed; is the disk full?",
     1064: "it does not understand our SQL; MariaDB 10.6 or MySQL 8.0.19 is the oldest that will do",
     1153: "a value is larger than max_allowed_packet of the server",
+    1568: "the engine lends connections with a transaction open on them; leave its pool_reset_on_return as it "
+    "is by default, or use isolation_level='AUTOCOMMIT'",
     1419: "procedures may not be created while binary logging is on; see log_bin_trust_function_creators",
 }
 DENIED = frozenset((1044, 1142, 1227, 1370))
@@ -68,7 +75,8 @@ def connect_error(place: str, code: int, said: str) -> InterlockError:
     """The error for a connection that could not be made: nothing was sent."""
     if code in FULL_HOUSE:
         return Unreached(
-            f"{place} has no connection left for us ({said}); see max_connections, and ?connections= for the share of this client"
+            f"{place} has no connection left for us ({said}); see max_connections, and ?connections= for the "
+            "share of this client"
         )
     if code in SENTENCES:
         return StoreUnfit(f"{place}: {SENTENCES[code]} (it says: {said})")
@@ -88,7 +96,8 @@ def system_error(place: str, error: OSError) -> InterlockError:
         )
     if "gaierror" in kinds:
         return Unreached(
-            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this machine"
+            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
+            "machine"
         )
     why = os.strerror(error.errno) if error.errno else said
     return Unreached(f"{place}: {why[:1].lower()}{why[1:]}; is the server running, and reachable?")
@@ -96,5 +105,6 @@ def system_error(place: str, error: OSError) -> InterlockError:
 
 def timeout_error(place: str, timeout: float) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{place} did not answer within {timeout:.3g} s; it may be stopped, busy, waiting for a lock, or cut off"
+        f"{place} did not answer within {duration(timeout)}; it may be stopped, busy, waiting for a lock, or "
+        "cut off"
     )

@@ -1,7 +1,8 @@
 """Notices that a server is a node of a Galera cluster, and says what is promised there.
 
-Every grant is a write of its resource's slot row. Of two nodes that grant at the same time, certification refuses one with a deadlock error,
-and that call is repeated: two nodes exclude each other. But each node has a clock of its own, and a wake-up never reaches another node.
+Every grant is a write of its resource's slot row. Of two nodes that grant at the same time, certification
+refuses one with a deadlock error, and that call is repeated: two nodes exclude each other. But each node has
+a clock of its own, and a wake-up never reaches another node.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from interlock.backends.sql.mysql.driver import Driver
 
 QUESTION = "show global variables like 'wsrep_on'"
 NOTICE = (
-    "%s is a node of a Galera cluster. Locks hold across its nodes as far as their clocks agree; wake-ups do not cross nodes, so waiters look "
-    "for them; a transaction with a guard may fail when its claim is renewed at another node. Use one node for all locks if you can"
+    "%s is a node of a Galera cluster. Locks hold across its nodes as far as their clocks agree; wake-ups "
+    "do not cross nodes, so waiters look for them; a transaction with a guard may fail when its claim is "
+    "renewed at another node. Use one node for all locks if you can"
 )
 
 

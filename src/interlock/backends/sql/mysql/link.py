@@ -1,4 +1,7 @@
-"""One connection that runs steps: see `interlock.backends.sql.dialect.Link`. Written once, for both drivers."""
+"""One connection that runs steps: see `interlock.backends.sql.dialect.Link`.
+
+Written once, for both drivers.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,19 @@ from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnfit
 
-LOCK_WAIT = 2  # seconds that a statement waits for a lock before the server gives up; the base repeats it within its deadline
+# Seconds that a statement waits for a lock before the server gives up; the base repeats it within its
+# deadline.
+LOCK_WAIT = 2
 SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT}"
 FARTHEST = 2.0  # seconds that the way to a distant server may add to a step
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
 
 
 class MysqlLink:
-    """A connection to MariaDB or MySQL. `settings` are those of the driver's connect; None where the connection is a user's."""
+    """A connection to MariaDB or MySQL.
+
+    `settings` are those of the driver's connect; None where the connection is a user's.
+    """
 
     def __init__(
         self,
@@ -79,7 +87,8 @@ class MysqlLink:
         self._driver.discard()
 
     def abandon(self) -> None:
-        self._opened = False  # or our end would close it for the parent, too: parent and child share what an event loop watches
+        # Or our end would close it for the parent, too: parent and child share what an event loop watches.
+        self._opened = False
         self._driver.abandon()
 
     def __del__(self) -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from interlock import standard_streams
+from interlock.backends.sql.mysql import login
 from interlock.backends.sql.mysql.calls import Results
-from interlock.backends.sql.mysql.driver import failure, library, readable
+from interlock.backends.sql.mysql.driver import ROLE, failure, library, readable
 
 _parents: list[Any] = []
-"""In a forked child: the connections of the parent, kept so that nothing says goodbye to the server on its behalf."""
+"""In a forked child: the connections of the parent, kept so that nothing says goodbye to the server on its
+behalf.
+"""
 
 
 class LoopDriver:
-    """One connection on the event loop that made it. A statement that is cancelled leaves it useless, and the base discards it."""
+    """One connection on the event loop that made it.
+
+    A statement that is cancelled leaves it useless, and the base discards it.
+    """
 
     def __init__(self, place: str, connection: Any = None) -> None:
         self._place = place
@@ -22,13 +30,17 @@ class LoopDriver:
         self._loop: Any = asyncio.get_running_loop() if connection is not None else None
 
     async def connect(self, settings: Mapping[str, Any], timeout: float) -> None:
-        connections = library("aiomysql.connection")
+        standard_streams.occupy()
+        kind = _connection_type()
         self._loop = asyncio.get_running_loop()
-        given = {name: value for name, value in settings.items() if name != "database"}
-        connection = self._connection = connections.Connection(**given, db=settings["database"])
+        given = {name: value for name, value in settings.items() if name not in ("database", ROLE)}
+        connection = self._connection = kind(**given, db=settings["database"])
+        connection.interlock_place = self._place
         try:
             async with asyncio.timeout(timeout):
                 await connection._connect()
+                if settings.get(ROLE):
+                    await connection.query(f"set role {settings[ROLE]}")
         except Exception as error:
             self.discard()
             raise failure(self._place, error, timeout, connecting=True) from None
@@ -78,6 +90,30 @@ class LoopDriver:
 
     def abandon(self) -> None:
         _parents.append(self._connection)
+
+
+@cache
+def _connection_type() -> Any:
+    """Connections of aiomysql that do not send the password in clear to a server that may be anybody."""
+    base: Any = library("aiomysql.connection").Connection
+
+    class Connection(base):  # type: ignore[misc]
+        interlock_place = ""
+
+        async def _request_authentication(self) -> None:
+            login.check_greeting(self, self.interlock_place, demanded=self._ssl_context is not None)
+            self._check_plugin(self._server_auth_plugin)  # it answers the greeting with the password, too
+            await base._request_authentication(self)
+
+        async def _process_auth(self, plugin_name: bytes, *rest: Any) -> Any:
+            self._check_plugin(plugin_name)
+            return await base._process_auth(self, plugin_name, *rest)
+
+        def _check_plugin(self, plugin: bytes | str) -> None:
+            trusted = login.trusted(self._ssl_context, self._unix_socket)
+            login.check_plugin(self.interlock_place, plugin, trusted=trusted)
+
+    return Connection
 
 
 def _close_socket(transport: Any) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def open_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float
 ) -> ServerStore:
-    """The store in the database that a URL names. With `asynchronous` its calls suspend, and never block the event loop."""
+    """The store in the database that a URL names.
+
+    With `asynchronous` its calls suspend, and never block the event loop.
+    """
     dialect = MysqlDialect(from_url(parts), connect_timeout)
     return Assembly(dialect, runtime).store(asynchronous=asynchronous)
 
@@ -29,13 +32,14 @@ def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_ti
     """The store in the database of an engine of SQLAlchemy, with a connection of it for each call."""
     if asynchronous != hasattr(client, "sync_engine"):
         raise Unsupported(
-            "interlock.aio.connect takes an AsyncEngine, and interlock.connect an Engine: each runs on its own kind of engine"
+            "interlock.aio.connect takes an AsyncEngine, and interlock.connect an Engine: each runs on its "
+            "own kind of engine"
         )
     drivers = ("aiomysql", "asyncmy") if asynchronous else ("pymysql",)
     if client.dialect.driver not in drivers:
         raise Unsupported(
-            f"interlock uses {' or '.join(drivers)}, and this engine uses {client.dialect.driver}: make it from "
-            f"mysql+{drivers[0]}://, or give interlock a URL of its own"
+            f"interlock uses {' or '.join(drivers)}, and this engine uses {client.dialect.driver}: make it "
+            f"from mysql+{drivers[0]}://, or give interlock a URL of its own"
         )
     place = str(client.url.set(query={}, password=None).render_as_string())
     dialect = MysqlDialect(

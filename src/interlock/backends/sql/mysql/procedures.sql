@@ -9,7 +9,8 @@
 -- * The clock is read after the lock, by a statement of its own; `utc_timestamp` knows no time zone and no summer time.
 -- * A guard may have locked a claim's row in a user's open transaction. Such a row still stands, and nothing here waits for it: rows
 --   are locked with SKIP LOCKED before they are changed, and a change that must be made all the same goes to interlock_pending.
--- * They run with the rights of their definer: users need EXECUTE and nothing else.
+-- * They run with the rights of their definer: users need EXECUTE and nothing else. A definer who may write to a read-only server, such as root, would
+--   go on granting on a primary that was demoted. So each of them refuses that first, as the server refuses others: @refuse_if_read_only@ stands for it.
 -- * `messages` and `rings` collect whom to ring: those for the caller's own bell `own` are returned, others are put into
 --   interlock_mail, and after the commit `ring` ends the sleep of each process that has mail.
 
@@ -228,6 +229,7 @@ begin
   declare t double;
   declare tok bigint default timestampdiff(microsecond, '1970-01-01', utc_timestamp(6));
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   insert into interlock_slot values (crc32(r) & 1023, (last_insert_id(tok * 2) >> 1) + block - 1, r, -1)
@@ -339,6 +341,7 @@ whole: begin
   declare t double;
   declare tok, removed bigint;
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   insert into interlock_slot values (crc32(r) & 1023, last_insert_id(0), '', -1)
@@ -494,6 +497,7 @@ begin
   declare answers, reasons longtext character set ascii default '';
   declare messages, rings longblob default '';
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
@@ -512,7 +516,9 @@ begin
         select token, state, rung into tok, s, rang from interlock_claim
           where resource = r and id = i and state < 2 and lapses_at > t order by token limit 1 for update skip locked;
       end if;
-      if tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
+      if s = 0 and not waiting and tok is not null then
+        set one = 'x';  -- it only waits, and its caller holds it: somebody made the caller believe that
+      elseif tok is not null and not exists (select 1 from interlock_pending where resource = r and token = tok) then
         update interlock_claim set ttl = if(lapses_at > t + ttl + 1 or t + its_ttl >= lapses_at, its_ttl, ttl),
           lapses_at = if(lapses_at > t + ttl + 1, t + ttl, greatest(lapses_at, t + its_ttl)) where resource = r and token = tok;
         set one = 'r';
@@ -539,9 +545,9 @@ begin
       set rest = substring(rest, length(item) + 2);
       if substring(answers, place, 1) = '?' then
         set r = unhex(substring_index(item, ',', 1)), i = unhex(substring_index(substring_index(item, ',', 2), ',', -1)),
-          its_ttl = substring_index(substring_index(item, ',', 3), ',', -1),
+          its_ttl = substring_index(substring_index(item, ',', 3), ',', -1), waiting = substring_index(substring_index(item, ',', 5), ',', -1),
           n_hex = nullif(substring_index(substring_index(item, ',', 6), ',', -1), '-'), shrinks = nullif(substring_index(item, ',', -1), '-');
-        call interlock_v1_renew_one(r, i, its_ttl, unhex(n_hex), shrinks, own, one, reason, messages, rings);
+        call interlock_v1_renew_one(r, i, its_ttl, waiting, unhex(n_hex), shrinks, own, one, reason, messages, rings);
         set answers = insert(answers, place, 1, one);
         if one = 'e' then set reasons = concat(reasons, hex(reason), ','); end if;
       end if;
@@ -563,7 +569,7 @@ end;
 
 -- name: renew_one
 -- One renewal under the lock of its resource, as a transaction of its own.
-create procedure interlock_v1_renew_one(r varbinary(1100), i varbinary(200), its_ttl double, n mediumblob, shrinks int, own varbinary(64),
+create procedure interlock_v1_renew_one(r varbinary(1100), i varbinary(200), its_ttl double, waiting tinyint, n mediumblob, shrinks int, own varbinary(64),
   out answer varchar(1) character set ascii, out reason mediumblob, inout messages longblob, inout rings longblob)
 modifies sql data
 begin
@@ -580,7 +586,7 @@ begin
     from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
     where a.resource = r and a.id = i and coalesce(q.lapses_at, a.lapses_at) > t and coalesce(q.state, 0) <> 1 order by a.token limit 1;
   if s = 2 then set answer = 'e';
-  elseif tok is not null then
+  elseif tok is not null and (s = 1 or waiting) then
     select token into free from interlock_claim where resource = r and token = tok for update skip locked;
     if free is not null then
       update interlock_claim set ttl = if(lapses_at > t + ttl + 1 or t + its_ttl >= lapses_at, its_ttl, ttl),
@@ -608,17 +614,21 @@ begin
 end;
 
 -- name: evict
--- See `steps.EVICT`. The rows come back before the change, in the same transaction: an error after them means that nothing was done.
-create procedure interlock_v1_evict(r varbinary(1100), only_id varbinary(200), reason mediumblob, remembered double)
+-- See `steps.EVICT`. Returns the victims as one text: for each its columns, separated by commas and with bytes in hexadecimal, and a semicolon.
+-- The text is kept among the registers, under the id of the call: a new row among the claims would wait for the gaps that a guard has locked.
+create procedure interlock_v1_evict(r varbinary(1100), only_id varbinary(200), reason mediumblob, remembered double, its_call varbinary(200))
 modifies sql data
-begin
+whole: begin
   declare t, life double;
+  declare answer, victim longblob default null;
   declare tok, free bigint;
   declare i varbinary(200); declare b varbinary(64);
   declare s tinyint; declare p, let_in int;
   declare messages, rings longblob default '';
   declare done boolean default false;
-  declare victims cursor for select token, id, state, ttl, bell from (select a.token, a.id, a.state, a.ttl, a.bell,
+  declare victims cursor for select token, id, state, ttl, bell,
+      concat_ws(',', token, hex(id), permits, capacity, t - since, lapses_at - t, hex(note), hex(who), inside)
+    from (select a.*,
       sum(a.permits) over (order by a.token) <= a.capacity as inside
     from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
     where a.resource = r and a.state < 2 and coalesce(q.lapses_at, a.lapses_at) > t and coalesce(q.state, 0) < 2) as standing
@@ -630,22 +640,26 @@ begin
     where if(only_id is null, inside, id = only_id) order by token;
   declare continue handler for not found set done = true;
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   update interlock_slot set lone = -1 where k = crc32(r) & 1023;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6;
+  select value into answer from interlock_register where name = its_call and lapses_at > t;
+  if answer is not null then
+    rollback;
+    select answer;
+    leave whole;
+  end if;
   if exists (select 1 from interlock_pending where resource = r) then call interlock_v1_apply(r, t); end if;
-  select token, id, permits, capacity, t - since, lapses_at - t, note, who, inside from (select a.*,
-      sum(a.permits) over (order by a.token) <= a.capacity as inside
-    from interlock_claim a left join interlock_pending q on q.resource = a.resource and q.token = a.token
-    where a.resource = r and a.state < 2 and coalesce(q.lapses_at, a.lapses_at) > t and coalesce(q.state, 0) < 2) as standing
-    where if(only_id is null, inside, id = only_id) order by token;
+  set answer = '';
   open victims;
   open leaving;
   marking: loop
     set done = false;
-    fetch victims into tok, i, s, life, b;
+    fetch victims into tok, i, s, life, b, victim;
     if done then leave marking; end if;
+    set answer = concat(answer, victim, ';');
     set life = greatest(life, remembered), free = null;
     select token into free from interlock_claim where resource = r and token = tok for update skip locked;
     if free is null then
@@ -665,8 +679,10 @@ begin
     call interlock_v1_nudge(r, tok, s, p, t, '', messages, rings, let_in);
   end loop;
   close leaving;
+  insert into interlock_register values (its_call, answer, 1, its_call, t + remembered);
   commit;
   if rings <> '' then call interlock_v1_ring(rings); end if;
+  select answer;
 end;
 
 -- name: queue
@@ -715,6 +731,7 @@ whole: begin
   if tok is null then leave whole; end if;
   if own <> '' and b <> own then
     rollback;
+    @refuse_if_read_only@
     set transaction isolation level read committed;
     start transaction;
     select last into tok from interlock_slot where k = crc32(r) & 1023 for update;
@@ -748,6 +765,7 @@ whole: begin
   declare who varbinary(200);
   declare rings longblob default '';
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   update interlock_slot set last = last_insert_id(greatest(last + 1, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))) where k = crc32(its_name) & 1023;
@@ -775,6 +793,7 @@ modifies sql data
 begin
   declare t double;
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   update interlock_slot set lone = -1 where k = crc32(substring(about, 2)) & 1023;
@@ -817,6 +836,7 @@ begin
       and (last_r is null or resource < last_r or (resource = last_r and token <= last_tok)) limit slice;
   declare continue handler for not found set done = true;
   declare exit handler for sqlexception begin rollback; resignal; end;
+  @refuse_if_read_only@
   set transaction isolation level read committed;
   start transaction;
   set t = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) / 1e6, slice = slice - 1;

@@ -1,7 +1,7 @@
 """Reads what a statement returns from a connection of PyMySQL.
 
-PyMySQL makes objects of every packet, column and result, which takes longer than the way to the server and back. Here packets stay bytes.
-See "Text Resultset" in the description of MySQL's protocol.
+PyMySQL makes objects of every packet, column and result, which takes longer than the way to the server and
+back. Here packets stay bytes. See "Text Resultset" in the description of MySQL's protocol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CHUNK = 4096  # bytes that are read at once: all of most answers
 
 
 class Failed(Exception):
-    """What the server says in place of a result, or that it has gone: (code, text), as errors of PyMySQL have it."""
+    """What the server says in place of a result, or that it has gone: (code, text), as errors of PyMySQL
+    have it.
+    """
 
 
 class ResultReader:
@@ -39,7 +41,10 @@ class ResultReader:
         self._at = 0  # how much of it was read
 
     def results(self) -> list[Rows]:
-        """The rows of each statement that returns some, in order. Raises `Failed`, also for an error after rows."""
+        """The rows of each statement that returns some, in order.
+
+        Raises `Failed`, also for an error after rows.
+        """
         results: list[Rows] = []
         while True:
             packet = self._packet()
@@ -71,7 +76,10 @@ class ResultReader:
             rows.append(_row(packet, columns))
 
     def _packet(self, first: bool = True) -> bytes:
-        """The next packet. One that goes on the packet before it (not `first`) is never an error, whatever its first byte is."""
+        """The next packet.
+
+        One that goes on the packet before it (not `first`) is never an error, whatever its first byte is.
+        """
         start = self._at + 4
         if start > len(self._bytes):
             start = self._arrive(4)

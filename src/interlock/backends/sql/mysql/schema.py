@@ -12,12 +12,22 @@ from interlock.backends.sql.dialect import Again
 from interlock.backends.sql.steps import Rows
 from interlock.errors import InvalidSetting, StoreUnfit
 
-VERSION = 1  # of the tables and procedures
+VERSION = 2  # of the procedures; tables.sql says which tables they share with earlier ones
 DEFAULT_PREFIX = "interlock_"
 LONGEST = 40  # characters of a prefix: a name has at most 64, and so has that of the lock which creators take
 CLOCK = "utc_timestamp(6)"
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
-"""The mode under which procedures are created, and which they keep, whatever mode the sessions have that call them."""
+"""The mode under which procedures are created, and which they keep, whatever mode the sessions have that
+call them.
+"""
+
+# MariaDB 12 has words for it, earlier ones and MySQL a number.
+REFUSE_IF_READ_ONLY = (
+    "if concat(@@global.read_only) not in ('0', 'OFF') then "
+    "signal sqlstate 'HY000' set mysql_errno = 1290, message_text = 'read_only is on'; end if;"
+)
+
+CREATE_AGAIN = "create /*M! or replace */ procedure /*!80029 if not exists */"
 
 Execute = Callable[[str], Awaitable[Rows]]
 """Runs one statement and returns its rows."""
@@ -45,7 +55,8 @@ def _account(user: str) -> str:
 
 
 class Schema:
-    """The names of one installation: a prefix before each table and procedure of the database that the URL names.
+    """The names of one installation: a prefix before each table and procedure of the database that the URL
+    names.
 
     `clock` is an expression for the present instant; tests set one that they can move.
     """
@@ -53,7 +64,8 @@ class Schema:
     def __init__(self, prefix: str = DEFAULT_PREFIX, clock: str = CLOCK) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > LONGEST:
             raise InvalidSetting(
-                f"prefix={prefix}: write at most {LONGEST} letters, digits and underscores, and no digit first"
+                f"prefix={prefix}: write at most {LONGEST} letters, digits and underscores, and no digit "
+                "first"
             )
         self.prefix = prefix
         self._clock = clock
@@ -63,6 +75,8 @@ class Schema:
         return f"{self._call}{procedure}({arguments})"
 
     def _render(self, text: str) -> str:
+        text = text.replace("interlock_v1_", f"interlock_v{VERSION}_").replace("@version@", str(VERSION))
+        text = text.replace("@refuse_if_read_only@", REFUSE_IF_READ_ONLY)
         return text.replace("interlock_", self.prefix).replace(CLOCK, self._clock)
 
     def tables(self) -> list[str]:
@@ -77,24 +91,33 @@ class Schema:
         }
 
     def script(self) -> str:
-        """Everything that creates tables and procedures, for the `mysql` or `mariadb` command; it may be run again."""
+        """Everything that creates tables and procedures, for the `mysql` or `mariadb` command.
+
+        It may be run again while programs work. To drop a procedure would drop the rights that were granted
+        on it, too, and programs would meet the gap. MariaDB replaces it and keeps the rights; MySQL, from
+        8.0.29 on, leaves it, because another text has another name.
+        """
         lines = [f"set @interlock_sql_mode = @@sql_mode, sql_mode = '{SQL_MODE}';"]
         lines += [f"{statement};" for statement in self.tables()]
         lines.append("delimiter //")
-        for name, text in self.procedures().items():
-            lines += [f"drop procedure if exists {name} //", f"{text} //"]
+        for text in self.procedures().values():
+            lines.append(f"{text.replace('create procedure', CREATE_AGAIN, 1)} //")
         return "\n".join([*lines, "delimiter ;", "set sql_mode = @interlock_sql_mode;", ""])
 
     def grants(self, user: str) -> str:
-        """The rights of a program that may not create anything itself: to run the procedures, and nothing else."""
+        """The rights of a program that may not create anything itself: to run the procedures, and nothing
+        else.
+        """
         return "\n".join(
             f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures()
         )
 
     async def install(self, execute: Execute, place: str, seconds: float) -> None:
-        """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock of the server.
+        """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock
+        of the server.
 
-        Raises `Again` if somebody else is at it for longer than `seconds`, and `StoreUnfit` if the tables are of a later version.
+        Raises `Again` if somebody else is at it for longer than `seconds`, and `StoreUnfit` if the tables are
+        of a later version.
         """
         lock = f"interlock.{self.prefix}"
         ((turn,),) = await execute(f"select get_lock('{lock}', {max(0, int(seconds) - 1)})")
@@ -114,7 +137,8 @@ class Schema:
             for (found,) in await execute(f"select version from {self.prefix}meta"):
                 if found > VERSION:
                     raise StoreUnfit(
-                        f"{place}: the tables {self.prefix}* are of version {found}, made by a later interlock; this one knows {VERSION}"
+                        f"{place}: the tables {self.prefix}* are of version {found}, made by a later "
+                        f"interlock; this one knows {VERSION}"
                     )
             there = {
                 name

@@ -1,11 +1,14 @@
-"""The subscription: one side connection for each process that waits, asleep on the server until somebody rings.
+"""The subscription: one side connection for each process that waits, asleep on the server until somebody
+rings.
 
-`listen` in procedures.sql looks for mail and sleeps. The procedure that lets a waiter in writes the mail in its own transaction, and ends the sleep with
-`kill query`. The subscription is found by the named lock that its connection holds, whose name is the bell. So only a subscription can be hit, on
-the server that it sleeps on, and nobody after a restart.
+`listen` in procedures.sql looks for mail and sleeps. The procedure that lets a waiter in writes the mail in
+its own transaction, and ends the sleep with `kill query`. The subscription is found by the named lock that
+its connection holds, whose name is the bell. So only a subscription can be hit, on the server that it sleeps
+on, and nobody after a restart.
 
-Where that cannot work (a proxy that moves statements between connections, another node of a Galera cluster), the mail is there all the same: the
-subscription finds it by looking, sooner and sooner while mail arrives without a ring. A probe at the start finds out which it is.
+Where that cannot work (a proxy that moves statements between connections, another node of a Galera cluster),
+the mail is there all the same: the subscription finds it by looking, sooner and sooner while mail arrives
+without a ring. A probe at the start finds out which it is.
 """
 
 from __future__ import annotations
@@ -51,7 +54,10 @@ class MysqlSubscription:
         self._closed = False
 
     def open(self, probe: Callable[[str], Any]) -> None:
-        """Take the lock by which we are found, and see whether rings arrive. `probe` runs a statement on another connection."""
+        """Take the lock by which we are found, and see whether rings arrive.
+
+        `probe` runs a statement on another connection.
+        """
         self._ask(ISOLATION, GRACE)
         self._ask(f"set session innodb_lock_wait_timeout = {LOCK_WAIT}", GRACE)
         ((taken,),) = self._ask(f"select get_lock('interlock.{self.bell}', 0)", GRACE)[0]
@@ -59,7 +65,8 @@ class MysqlSubscription:
             self.look_often()
             self._rung_in_vain = taken == 1
             logging.getLogger("interlock").warning(
-                "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for them every %g to %g s",
+                "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for "
+                "them every %g to %g s",
                 *(self._place, FIRST_LOOK, LAST_LOOK),
             )
 
@@ -69,7 +76,9 @@ class MysqlSubscription:
         self._rung_in_vain = False
 
     def _rings_arrive(self, probe: Callable[[str], Any]) -> bool:
-        """Send ourselves to sleep, and ring from another connection; once more if the server was too busy to tell."""
+        """Send ourselves to sleep, and ring from another connection; once more if the server was too busy
+        to tell.
+        """
         for _ in range(PROBES):
             began = time.monotonic()
             if self._woken(probe, began):

@@ -61,7 +61,8 @@ create table if not exists interlock_pending (
 ) engine=InnoDB row_format=dynamic;
 
 -- name: register
--- A deleted register has no value, and a lapse: until then its last version can still be read.
+-- A deleted register has no value, and a lapse: until then its last version can still be read. The answer to an eviction is kept here, too, with
+-- a lapse, under the id of the call.
 create table if not exists interlock_register (
   name varbinary(1100) not null primary key,
   value longblob,
@@ -92,11 +93,12 @@ create table if not exists interlock_mail (
 ) engine=InnoDB row_format=dynamic;
 
 -- name: meta
--- One row: the version of these tables.
+-- One row: the version of these tables and procedures. Version 2 has the tables of version 1, and new procedures beside the old ones: programs
+-- of both versions share the claims and registers while a fleet is updated.
 create table if not exists interlock_meta (
   one tinyint not null primary key,
   version int not null
 ) engine=InnoDB;
 
 -- name: version
-insert ignore into interlock_meta (one, version) values (1, 1);
+insert into interlock_meta (one, version) values (1, @version@) on duplicate key update version = greatest(version, @version@);

@@ -1,16 +1,21 @@
 """Where a PostgreSQL server is, how to log in, and which tables are ours there.
 
-libpq makes the connections, and takes all of its options from a URL: TLS, several hosts, service files, `target_session_attrs`.
+libpq makes the connections, and takes all of its options from a URL: TLS, several hosts, service files,
+`target_session_attrs`.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import time
 from importlib import import_module
-from typing import Any
+from itertools import zip_longest
+from random import shuffle
+from typing import Any, NamedTuple
 
+from interlock.backends.kit.libraries import missing
 from interlock.backends.sql.postgresql.schema import Schema
-from interlock.errors import InvalidURL, StoreUnfit
+from interlock.errors import InvalidURL
 
 # Options of libpq that do not belong to a session of ours.
 NOT_OURS = ("connect_timeout", "client_encoding", "fallback_application_name")
@@ -20,9 +25,31 @@ def psycopg() -> Any:
     try:
         return import_module("psycopg")
     except ImportError:
-        raise StoreUnfit(
-            "a store on PostgreSQL needs the client library psycopg 3; install it: pip install 'interlock[postgresql]'"
-        ) from None
+        raise missing("PostgreSQL", "psycopg 3", "postgresql", "psycopg[binary]") from None
+
+
+SHUNNED = 10.0  # seconds for which a server that hung is tried after the others
+
+
+class Server(NamedTuple):
+    """One of the servers that a URL names. An empty part is left to libpq."""
+
+    host: str
+    hostaddr: str
+    port: str
+
+    @property
+    def unresolved(self) -> bool:
+        """Whether the host is a name: neither an address nor a folder of sockets, and not resolved by the
+        user.
+        """
+        if self.hostaddr or not self.host or self.host.startswith(("/", "@")):
+            return False
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return True
+        return False
 
 
 class Address:
@@ -36,6 +63,8 @@ class Address:
         self.connect_timeout = connect_timeout
         self.settings: dict[str, str] = {}
         self.place = ""
+        self.role = b""  # a command that brings a transaction of ours into the role of the user's connections
+        self._hung: dict[Server, float] = {}  # until when a server is tried last
         self.learn(settings)
 
     @classmethod
@@ -44,9 +73,29 @@ class Address:
         library = psycopg()
         try:
             settings = import_module("psycopg.conninfo").conninfo_to_dict(url)
-        except library.ProgrammingError as error:
-            raise InvalidURL(f"postgresql://: {' '.join(str(error).split())}") from None
+        except (library.ProgrammingError, UnicodeError):
+            # The text of the library quotes the URL, and may quote the password with it.
+            raise InvalidURL(
+                "postgresql://: libpq cannot read this URL: each option is name=value, and in a user name, a "
+                "password or a value a % is written %25"
+            ) from None
+        ports = settings.get("port") or ""
+        if not all(port.isdecimal() and 0 < int(port) < 65536 for port in str(ports).split(",") if port):
+            raise InvalidURL(
+                "postgresql://: the port must be a number up to 65535, and an address of IPv6 stands in "
+                "brackets: [::1]:5432"
+            )
+        named = settings.get("host") or settings.get("hostaddr") or ""
+        if str(ports).count(",") not in (0, str(named).count(",")):
+            raise InvalidURL("postgresql://: name one port for all hosts, or one for each")
         return cls(settings, schema, connect_timeout)
+
+    @staticmethod
+    def knows(option: str) -> bool:
+        """Whether libpq has this option; `ssl` it takes in a URL alone."""
+        return option == "ssl" or option in {
+            one.keyword.decode() for one in psycopg().pq.Conninfo.get_defaults()
+        }
 
     def __repr__(self) -> str:
         return f"<Address {self.place}>"
@@ -68,47 +117,38 @@ class Address:
             }
         )
 
-    def unresolved(self) -> list[str]:
-        """The hosts that are names: neither addresses nor folders of sockets, and not resolved by the user."""
-        if self.settings.get("hostaddr"):
-            return []
-        return [host for host in self.settings.get("host", "").split(",") if host and not _numeric(host)]
+    def servers(self) -> list[Server]:
+        """The servers in the order in which to try them: that of the URL, and those that hung a moment ago
+        at the end.
+        """
+        settings = self.settings
+        hosts = settings.get("host", "").split(",")
+        addresses = settings.get("hostaddr", "").split(",")
+        ports = settings.get("port", "").split(",")
+        count = max(len(hosts), len(addresses))
+        ports = ports * count if len(ports) == 1 else ports
+        found = [Server(*parts) for parts in zip_longest(hosts, addresses, ports[:count], fillvalue="")]
+        if settings.get("load_balance_hosts") == "random":
+            shuffle(found)
+        return sorted(found, key=self.hung)
 
-    def conninfo(self, known: dict[str, list[str]]) -> bytes:
-        """What libpq is given; `known` has the addresses of the hosts in `unresolved`."""
-        settings = dict(self.settings)
-        if known:
-            settings |= _spread(settings, known)
+    def hung(self, server: Server) -> bool:
+        """Whether this server, one of several, did not answer when it was last tried, a moment ago."""
+        return self._hung.get(server, 0.0) > time.monotonic()
+
+    def note_hung(self, server: Server) -> None:
+        self._hung[server] = time.monotonic() + SHUNNED
+
+    def conninfo(self, server: Server, address: str) -> bytes:
+        """What libpq is given for one server at one numeric address; '' if it is to find the address
+        itself.
+        """
+        named = {"host": server.host, "hostaddr": address, "port": server.port}
+        settings = {name: value for name, value in (self.settings | named).items() if value}
         settings.setdefault("application_name", "interlock")
         settings["client_encoding"] = "UTF8"
         made: str = import_module("psycopg.conninfo").make_conninfo(**settings)
         return made.encode()
-
-
-def _spread(settings: dict[str, str], known: dict[str, list[str]]) -> dict[str, str]:
-    """Hosts, addresses and ports such that libpq tries every address of every host."""
-    hosts = settings["host"].split(",")
-    ports = settings.get("port", "").split(",")
-    ports = ports * len(hosts) if len(ports) == 1 else ports
-    lines = [
-        (host, address, port)
-        for host, port in zip(hosts, ports, strict=False)
-        for address in known.get(host, [host if _address(host) else ""])
-    ]
-    spread = {"host": ",".join(line[0] for line in lines), "hostaddr": ",".join(line[1] for line in lines)}
-    return spread | ({"port": ",".join(line[2] for line in lines)} if any(ports) else {})
-
-
-def _numeric(host: str) -> bool:
-    return host.startswith(("/", "@")) or _address(host)
-
-
-def _address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def place(settings: dict[str, str]) -> str:

@@ -13,7 +13,8 @@ from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import statements
 from interlock.backends.sql.postgresql.subscription import NoNotifications, PostgresSubscription
-from interlock.backends.sql.user_connections import Lender
+from interlock.backends.sql.user_connections import Lender, NewLogin
+from interlock.errors import StoreUnfit
 from interlock.model import Traits
 
 TRAITS = Traits(
@@ -26,6 +27,10 @@ TRAITS = Traits(
     survives="restart",
     two_holders=(
         "an asynchronous standby that missed the grant is promoted",
+        (
+            "a standby is promoted and the old primary goes on running, for clients that still reach it, "
+            "until it stops (with synchronous_standby_names not at all)"
+        ),
         "the server's clock jumps forward",
         "durability=relaxed: the server crashes within a second of the grant",
     ),
@@ -58,6 +63,9 @@ class PostgresDialect:
         self._statements = statements(address.schema, durability)
         self._connections = connections
         self._pool = pool
+        self._new_login = (
+            None if pool is None else NewLogin(pool, lambda made: address.learn_from(made.pgconn))
+        )
 
     @property
     def place(self) -> str:
@@ -80,9 +88,9 @@ class PostgresDialect:
         return self._links(runtime, self._connections, blocking)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:
-        return self._links(runtime, 1, blocking)
+        return self._links(runtime, 1, blocking, self._new_login)
 
-    def _links(self, runtime: Any, most: int, blocking: bool) -> Source:
+    def _links(self, runtime: Any, most: int, blocking: bool, new_login: NewLogin | None = None) -> Source:
         waits = _waits(blocking)
         loop = (lambda: None) if blocking else _running_loop
         return LinkPool(
@@ -92,6 +100,7 @@ class PostgresDialect:
             most=most,
             connect_timeout=self.connect_timeout,
             loop=loop,
+            new_login=new_login,
         )
 
     def subscribe(self) -> Subscription | None:
@@ -99,13 +108,18 @@ class PostgresDialect:
             return PostgresLink(self.address, self._statements, BlockingWaits())
 
         try:
-            return PostgresSubscription(link, self.connect_timeout)
+            try:
+                return PostgresSubscription(link, self.connect_timeout)
+            except StoreUnfit:
+                if self._new_login is None or not self._new_login.look_here(self.connect_timeout):
+                    raise
+                return PostgresSubscription(link, self.connect_timeout)
         except NoNotifications:
             if self.place not in _said:
                 _said.add(self.place)
                 logging.getLogger("interlock").warning(
-                    "%s: notifications do not arrive through this connection (a pooler in transaction mode?); waiters look at the "
-                    "table every 20 to 250 ms instead",
+                    "%s: notifications do not arrive through this connection (a pooler in transaction "
+                    "mode?); waiters look at the table every 20 to 250 ms instead",
                     self.place,
                 )
             return None

@@ -1,15 +1,20 @@
-"""SQLSTATEs and connection failures of PostgreSQL as errors of interlock: one sentence that says what to do about it."""
+"""SQLSTATEs and connection failures of PostgreSQL as errors of interlock: one sentence that says what to
+do about it.
+"""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, InvalidSetting, StoreUnavailable, StoreUnfit, Unreached
+from interlock.wording import duration, one_sentence
 
 ISOLATION, PINNED = "IL001", "IL002"  # raised by functions.sql
 MISSING = ("42883", "42P01", "3F000")  # a function, a table or a schema does not exist
-# Serialization failure, deadlock, a statement's timeout (set by the user or an operator who cancelled it): all of it was rolled back.
+# Serialization failure, deadlock, a statement's timeout (set by the user or an operator who cancelled it):
+# all of it was rolled back.
 REPEAT = ("40001", "40P01", "57014", PINNED)
 DEMOTED = ("25006", "57P03")  # read-only; starting up
 ENDED = (
@@ -23,16 +28,23 @@ ENDED = (
 )  # the server ends the session: shutdown, crash, limits of idle time
 BUSY = ("53300", "53200", "53000")  # too many connections, out of memory
 RIGHTS = ("42501",)
+# libpq's words for a server that will not do now, and may in a moment: it is starting, or it takes no writes
+# and `target_session_attrs` asks for them.
+WAITS = ("session is read-only", "server is in hot standby mode", "the database system is ")
 CREDENTIALS = ("28000", "28P01", "3D000")  # role, password, database
 
 
 def state_error(place: str, state: str, message: str) -> InterlockError:
-    """The error for an answer of the server that is an error. The transaction was rolled back: nothing was done."""
+    """The error for an answer of the server that is an error.
+
+    The transaction was rolled back: nothing was done.
+    """
     if state in MISSING:
         return NotInstalled(f"{place}: {message}")
     if state == PINNED:
         return Again(
-            f"{place}: the claim's row is locked by an open transaction, such as that of a guard; end it first"
+            f"{place}: the claim's row is locked by an open transaction, such as that of a guard; end it "
+            "first"
         )
     if state in REPEAT:
         return Again(f"{place}: {message}")
@@ -42,19 +54,19 @@ def state_error(place: str, state: str, message: str) -> InterlockError:
         return lost(place, message)
     if state in RIGHTS:
         return unfit(
-            f"{place}: {message}; an owner of the tables can grant what is missing: `interlock sql URL --role NAME` prints the "
-            "statements",
+            f"{place}: {message}; an owner of the tables can grant what is missing: `interlock sql URL "
+            "--role NAME` prints the statements",
             errno.EACCES,
         )
     if state == "42703":  # no such column
         return unfit(
-            f"{place}: a table there has the name of one of ours, and other columns ({message}): it belongs to another program; "
-            "choose a schema for interlock alone with ?schema="
+            f"{place}: a table there has the name of one of ours, and other columns ({message}): it belongs "
+            "to another program; choose a schema for interlock alone with ?schema="
         )
     if state == "55P03":
         return Unreached(
-            f"{place}: another session kept the lock of this resource for 10 seconds; look for one that is stopped in a "
-            "transaction (pg_locks, locktype advisory)"
+            f"{place}: another session kept the lock of this resource for 10 seconds; look for one that is "
+            "stopped in a transaction (pg_locks, locktype advisory)"
         )
     if state in ("53100", "54000"):
         return unfit(f"{place}: {message}; free some space and try again", errno.ENOSPC)
@@ -67,7 +79,7 @@ def state_error(place: str, state: str, message: str) -> InterlockError:
 
 def connect_error(place: str, message: str) -> InterlockError:
     """The error for a connection that could not be made, from libpq's words: it has no code for this."""
-    said = " ".join(message.split())
+    said = one_sentence(message)
     low = said.lower()
     if any(words in low for words in ("authentication failed", "no password supplied", "no pg_hba.conf")):
         return unfit(f"{place}: {said}; check user, password and pg_hba.conf", errno.EACCES)
@@ -75,7 +87,18 @@ def connect_error(place: str, message: str) -> InterlockError:
         return unfit(f"{place}: {said}", errno.ENOENT)
     if "certificate" in low or "does not support ssl" in low:
         return unfit(f"{place}: {said}; check sslmode and the certificates", errno.EACCES)
+    if any(words in low for words in WAITS):
+        return Demoted(f"{place}: {said}")
     return Unreached(f"{place}: {said}")
+
+
+def none_reached(place: str, failures: Sequence[StoreUnavailable]) -> StoreUnavailable:
+    """The error if none of several servers, or of the addresses of one, could be reached."""
+    if len(failures) == 1:
+        return failures[0]
+    said = "; ".join(dict.fromkeys(str(each).removeprefix(f"{place}: ") for each in failures))
+    promising = any(isinstance(each, Demoted) for each in failures)
+    return (Demoted if promising else Unreached)(f"{place}: {said}")
 
 
 def unfit(sentence: str, number: int = errno.EINVAL) -> StoreUnfit:
@@ -85,8 +108,8 @@ def unfit(sentence: str, number: int = errno.EINVAL) -> StoreUnfit:
 
 
 def lost(place: str, message: str) -> Broken:
-    return Broken(f"{place}: the connection was lost: {' '.join(message.split())}")
+    return Broken(f"{place}: the connection was lost: {one_sentence(message)}")
 
 
 def late(place: str, timeout: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer within {timeout:.3g} s")
+    return StoreUnavailable(f"{place}: no answer within {duration(timeout)}")

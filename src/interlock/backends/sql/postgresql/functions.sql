@@ -1,7 +1,7 @@
 -- One function for each step of interlock that changes claims or registers: one call is one atomic step, and one round trip.
 -- Lock order, always: the advisory lock of the resource, then its slot, then rows of claims by token.
 -- Every statement of a volatile PL/pgSQL function has its own snapshot at READ COMMITTED: what follows the lock sees what its last owner
--- committed. At any other isolation level it would not, so `enter_1` refuses them.
+-- committed. At any other isolation level it would not, so `enter` refuses them.
 -- A template: see schema.sql. @seed@ keeps the keys of this schema apart from those of others. @by_key@ has a function read rows in the order of the key: without
 -- statistics the planner takes a resource for a few rows, and reads and sorts all of them to find the first, or the one just ahead.
 -- Names below: r resource, i id, b the bell of the asking client, t now, tok token.
@@ -284,7 +284,7 @@ begin
 end $$;
 
 -- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, and messages, each after a newline;
--- else an array in JSON with [answer, reason, messages] for each: r renewed, e evicted, x gone. hints: tokens, 0 where one is not known.
+-- else an array in JSON with [answer, reason, messages] for each: r renewed, e evicted, x gone, or only waiting though its caller holds it. hints: tokens, 0 where one is not known.
 create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], hints bigint[], waiting boolean[], b text) returns text
 language plpgsql as $$
 declare t float8; done int[]; n int; messages text; answers jsonb := '[]'; why text; special boolean; told text := '';
@@ -298,14 +298,15 @@ begin
   end if;
   t := @now@;
   with asked as (
-    select u.r, u.i, max(u.ttl) as ttl, max(u.note) as note, max(u.hint) as hint from unnest(rs, ids, ttls, notes, hints) as u(r, i, ttl, note, hint) group by u.r, u.i),
+    select u.r, u.i, max(u.ttl) as ttl, max(u.note) as note, max(u.hint) as hint, bool_and(u.waits) as waits
+    from unnest(rs, ids, ttls, notes, hints, waiting) as u(r, i, ttl, note, hint, waits) group by u.r, u.i),
   found as materialized (  -- by the key if the token is known, and is right
-    select a.r, a.i, a.ttl, a.note, coalesce(
+    select a.r, a.i, a.ttl, a.note, a.waits, coalesce(
       (select k.token from @claim@ k where a.hint > 0 and k.resource = a.r and k.token = a.hint and k.id = a.i),
       (select k.token from @claim@ k where k.resource = a.r and k.id = a.i and k.state < 2 and k.lapses_at > t order by k.token limit 1)) as token from asked a),
   standing as (  -- locked by resource and token, as everywhere
     select c.resource, c.token, f.ttl, f.note from found f join @claim@ c on c.resource = f.r and c.token = f.token and c.id = f.i
-    where c.state < 2 and c.lapses_at > t order by c.resource, c.token for no key update of c),
+    where (c.state = 1 or (c.state = 0 and f.waits)) and c.lapses_at > t order by c.resource, c.token for no key update of c),
   renewed as (
     update @claim@ c set
       ttl = case when t + s.ttl > c.lapses_at or c.lapses_at > t + c.ttl + 1 then s.ttl else c.ttl end,
@@ -362,13 +363,15 @@ begin
   return messages;
 end $$;
 
--- Marks one claim, or all holders if i is null, as evicted. Returns the victims in JSON, as steps.EVICT says.
+-- Marks one claim, or all holders if i is null, as evicted. Returns the victims in JSON, as steps.EVICT says. its_call: the id under which this answer is kept, among the registers.
 -- A victim whose row a guard's open transaction has locked raises IL002, and nothing is done: the caller asks again.
-create or replace function @evict_step@(r text, i text, why text, remembered float8) returns text language plpgsql as $$
+create or replace function @evict_step@(r text, i text, why text, remembered float8, its_call text) returns text language plpgsql as $$
 declare
   key constant bigint := hashtextextended(r, @seed@); t constant float8 := @enter@(key);
   c record; taken bigint := 0; met jsonb := '[]'; gone bigint[] := '{}'; n int; let_in int; its_permits int[] := '{}'; its_state int[] := '{}';
 begin
+  select value into c from @register@ where name = its_call and lapses_at > t;
+  if found then return c.value; end if;
   for c in select * from @claim@ where resource = r and state < 2 and lapses_at > t order by token loop
     taken := taken + c.permits;
     exit when i is null and taken > c.capacity;
@@ -391,6 +394,7 @@ begin
       perform @nudge@(r, t, gone[n], its_permits[n], its_state[n], '', let_in);
     end loop;
   end if;
+  insert into @register@ (name, value, version, writer, lapses_at) values (its_call, met, 1, its_call, t + remembered);
   return met;
 end $$;
 

@@ -20,8 +20,8 @@ async def install(link: Connection, schema: Schema, place: str, until: float) ->
     version = await _version(link, schema, until)
     if version is not None and version > VERSION:
         raise unfit(
-            f"{place}: schema {schema.schema} was made by a later interlock (version {version}, this one knows {VERSION}); upgrade interlock, "
-            "or choose another schema with ?schema="
+            f"{place}: schema {schema.schema} was made by a later interlock (version {version}, this one "
+            f"knows {VERSION}); upgrade interlock, or choose another schema with ?schema="
         )
     if version == VERSION and await _complete(link, schema, until):
         return
@@ -32,7 +32,8 @@ async def install(link: Connection, schema: Schema, place: str, until: float) ->
             raise
         said = str(error).partition("; an owner")[0]
         raise unfit(
-            f"{said}; this user may not create the tables of interlock: have somebody run the output of `interlock sql URL`, once",
+            f"{said}; this user may not create the tables of interlock: have somebody run the output of "
+            "`interlock sql URL`, once",
             errno.EACCES,
         ) from None
     except NotInstalled as error:  # the script itself met something that is missing

@@ -1,7 +1,8 @@
 """One connection to PostgreSQL that runs steps: libpq through psycopg, with waits of our own.
 
-psycopg's own calls have no deadline, and its layer of cursors and types costs as much as a step. So a link sends a statement by
-libpq, waits for the socket, and reads the answer; blocking and asyncio differ only in how they wait.
+psycopg's own calls have no deadline, and its layer of cursors and types costs as much as a step. So a link
+sends a statement by libpq, waits for the socket, and reads the answer; blocking and asyncio differ only in
+how they wait.
 """
 
 from __future__ import annotations
@@ -9,21 +10,29 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
+from interlock import standard_streams
 from interlock.backends.sql.dialect import Again, NotInstalled
 from interlock.backends.sql.postgresql import errors, installing
-from interlock.backends.sql.postgresql.address import Address
+from interlock.backends.sql.postgresql.address import Address, Server
 from interlock.backends.sql.postgresql.statements import Statement, Values
 from interlock.backends.sql.steps import Rows
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, StoreUnavailable
+from interlock.wording import duration
 
 OK, BAD = 0, 1  # ConnStatus
 POLLING_FAILED, POLLING_READING, POLLING_WRITING, POLLING_OK = 0, 1, 2, 3
 TUPLES_OK, COMMAND_OK, EMPTY = 2, 1, 0  # ExecStatus
 IDLE = 0  # TransactionStatus
-READ_COMMITTED = b"begin isolation level read committed"
+# A transaction in which our statements mean what they say, whatever the settings of the session are.
+OUR_TRANSACTION = (
+    b"begin isolation level read committed; set local client_encoding to 'UTF8'; set local array_nulls to on"
+)
+
+ROLE = b"select current_setting('role'), quote_ident(current_setting('role'))"
 
 
 class Waits(Protocol):
@@ -47,7 +56,7 @@ class BlockingWaits:
         return _poll(descriptor, select.POLLOUT, timeout)
 
     async def resolve(self, hosts: Sequence[str], timeout: float) -> list[list[str]]:
-        from interlock.backends.sql.postgresql import resolver
+        from interlock.backends.sql import resolver
 
         return resolver.addresses(hosts, timeout)
 
@@ -58,8 +67,12 @@ def _poll(descriptor: int, event: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000 + 0.5 if timeout > 0 else 0))  # rounded up; 0 does not wait at all
 
 
-TRIPS = 3  # round trips that a step has at least, however little time is left: a distant server cannot answer sooner,
+# Round trips that a step has at least, however little time is left: a distant server cannot answer sooner,.
+TRIPS = 3
 FARTHEST = 1.0  # but no more than so many seconds
+HUNG = 1.0  # seconds for a server that hung a moment ago: others may become ready meanwhile
+
+T = TypeVar("T")
 
 
 class PostgresLink:
@@ -72,7 +85,8 @@ class PostgresLink:
             "_pgconn",
             "_place",
             "_prepared",
-            "_relevel",
+            "_resets",
+            "_role",
             "_statements",
             "_trip",
             "_waits",
@@ -87,7 +101,8 @@ class PostgresLink:
         self._waits = waits
         self._pgconn: Any = None
         self._prepared: set[str] = set()
-        self._relevel = False  # this session's default isolation level is another one: see `run`
+        self._resets = False  # a setting of this session changes what our statements mean: see `run`
+        self._role = b""  # see `Address.role`; a connection of the user's is in its role already
         self._trip = 0.0  # seconds that the quickest answer has taken
         self.direct = (
             False  # whether no pooler stands between us and the server: only then statements are prepared
@@ -96,6 +111,8 @@ class PostgresLink:
     def adopt(self, pgconn: Any) -> None:
         """Use a connection of the user, through a path that nobody knows: nothing is prepared on it."""
         self._pgconn = pgconn
+        # In another encoding our bytes would be other letters, and so the names of other locks.
+        self._resets = pgconn.parameter_status(b"client_encoding") != b"UTF8"
 
     @property
     def pgconn(self) -> Any:
@@ -108,20 +125,48 @@ class PostgresLink:
     # ---- connecting --------------------------------------------------------------------
 
     async def open(self, timeout: float) -> None:
-        until = time.monotonic() + timeout
         try:
-            await self._connect(until, timeout)
-            await self._greet(until)
+            until = time.monotonic() + timeout
+            await self._first_of(self._address.servers(), self._connect_to, until)
         except BaseException:
             self.discard()
             raise
 
-    async def _connect(self, until: float, timeout: float) -> None:
-        pq = self._address.pq
-        hosts = self._address.unresolved()
-        known = await self._waits.resolve(hosts, timeout) if hosts else []
-        conninfo = self._address.conninfo(dict(zip(hosts, known, strict=True)))
-        pgconn = self._pgconn = pq.PGconn.connect_start(conninfo)
+    async def _first_of(
+        self, choices: Sequence[T], connect: Callable[[T, float], Awaitable[None]], until: float
+    ) -> None:
+        """Connect to the first of several choices that can be reached; each has an equal share of the time
+        that is left.
+        """
+        failures: list[StoreUnavailable] = []
+        for tried, choice in enumerate(choices):
+            now = time.monotonic()
+            try:
+                await connect(choice, now + (until - now) / (len(choices) - tried))
+                return
+            except StoreUnavailable as error:  # and not `StoreUnfit`, such as a wrong password
+                self.discard()
+                failures.append(error)
+        raise errors.none_reached(self._place, failures)
+
+    async def _connect_to(self, server: Server, until: float) -> None:
+        if self._address.hung(server):
+            until = min(until, time.monotonic() + HUNG)
+        try:
+            addresses = [server.hostaddr]
+            if server.unresolved:
+                left = until - time.monotonic()
+                (addresses,) = await self._waits.resolve([server.host], max(0.001, left))
+            await self._first_of(addresses, partial(self._connect, server), until)
+        except StoreUnavailable:
+            if time.monotonic() >= until:
+                self._address.note_hung(server)
+            raise
+
+    async def _connect(self, server: Server, address: str, until: float) -> None:
+        timeout = until - time.monotonic()
+        standard_streams.occupy()
+        pgconn = self._pgconn = self._address.pq.PGconn.connect_start(self._address.conninfo(server, address))
         while True:
             if pgconn.status == BAD:
                 raise errors.connect_error(self._place, self._message())
@@ -133,25 +178,41 @@ class PostgresLink:
             left = until - time.monotonic()
             wait = self._waits.readable if status == POLLING_READING else self._waits.writable
             if left <= 0 or not await wait(pgconn.socket, left):
-                raise errors.connect_error(self._place, f"no connection within {timeout:.3g} s")
+                where = ":".join(filter(None, (server.host or address, server.port)))
+                raise errors.connect_error(
+                    self._place, f"no connection to {where} within {duration(timeout)}"
+                )
         pgconn.nonblocking = 1
+        await self._greet(until)
 
     def _message(self) -> str:
         return str(self._pgconn.error_message.decode("utf-8", "replace"))
 
     async def _greet(self, until: float) -> None:
-        """Learn what is between us and the server. A pooler shows itself: the process named at connect is not the server's own."""
+        """Learn what is between us and the server.
+
+        A pooler shows itself: the process named at connect is not the server's own.
+        """
         if (encoding := self._pgconn.parameter_status(b"server_encoding")) not in (b"UTF8", None):
             raise errors.unfit(
                 f"{self._place}: the database has the encoding {encoding.decode()}; interlock needs UTF8"
             )
         asked = time.monotonic()
-        ((pid, isolation),) = await self.query(
-            b"select pg_backend_pid(), current_setting('default_transaction_isolation')", until
+        ((pid, isolation, nulls),) = await self.query(
+            b"select pg_backend_pid(), current_setting('default_transaction_isolation'), current_setting('array_nulls')",
+            until,
         )
         self._trip = time.monotonic() - asked
         self.direct = int(pid or b"0") == self._pgconn.backend_pid
-        self._relevel = isolation != b"read committed"
+        self._role = self._address.role
+        self._resets = isolation != b"read committed" or nulls != b"on" or bool(self._role)
+
+    async def learn_role(self, until: float) -> None:
+        """Have our own connections take the role that this one was set to, because another one may lack
+        its rights.
+        """
+        ((role, quoted),) = await self.query(ROLE, until)
+        self._address.role = b"" if role == b"none" or quoted is None else b"; set local role " + quoted
 
     # ---- steps ---------------------------------------------------------------------------
 
@@ -160,15 +221,15 @@ class PostgresLink:
         parameters = statement.pack(args)
         asked = time.monotonic()
         until = asked + max(timeout, min(FARTHEST, TRIPS * self._trip))
-        if self._relevel:
-            return statement.unpack(await self._run_at_level(statement, parameters, until))
+        if self._resets:
+            return statement.unpack(await self._run_in_ours(statement, parameters, until))
         try:
             values = await self._run(step, statement, parameters, until)
             self._trip = min(self._trip, time.monotonic() - asked)
             return statement.unpack(values)
         except _OtherLevel:
-            self._relevel = True
-            return statement.unpack(await self._run_at_level(statement, parameters, until))
+            self._resets = True
+            return statement.unpack(await self._run_in_ours(statement, parameters, until))
 
     async def _run(
         self, step: str, statement: Statement, parameters: list[bytes | None], until: float
@@ -181,11 +242,11 @@ class PostgresLink:
             self._prepared.add(step)
         return await self._exchange(lambda: pgconn.send_query_prepared(statement.name, parameters), until)
 
-    async def _run_at_level(
+    async def _run_in_ours(
         self, statement: Statement, parameters: list[bytes | None], until: float
     ) -> Values:
-        """The same in a transaction that sets its own isolation level: the user's sessions begin with another one."""
-        await self.query(READ_COMMITTED, until)
+        """The same in a transaction with settings of its own: those of the user's session are others."""
+        await self.query(OUR_TRANSACTION + self._role, until)
         try:
             values = await self._exchange(
                 lambda: self._pgconn.send_query_params(statement.sql, parameters), until

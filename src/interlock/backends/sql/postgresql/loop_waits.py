@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interlock.backends.sql.postgresql import resolver
+from interlock.backends.sql import resolver
 
 
 class LoopWaits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlencode
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode
 
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.address import Address
@@ -31,15 +31,24 @@ def dialect_of_url(
     """Our own options are `schema`, `prefix`, `durability` and `connections`; libpq gets the others."""
     if parts.fragment:
         raise InvalidURL(f"{parts.scheme}:// takes no #fragment; write %23 for a # in a password")
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    # To libpq a + is a plus, and only %20 is a blank.
+    options = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
     ours = dict(options)
     schema = schema_of_url(parts, clock)
     durability = ours.get("durability", "durable")
     if durability not in UNFLUSHED:
         raise InvalidURL(f"durability={durability}: say durable (the default), strict or relaxed")
     known = ("schema", "prefix", "durability", "connections")
-    rest = urlencode([option for option in options if option[0] not in known])
-    url = f"postgresql://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
+    others = [option for option in options if option[0] not in known]
+    if unknown := [name for name, _ in others if not Address.knows(name)]:
+        raise InvalidURL(
+            f"postgresql://: neither interlock nor libpq knows the option {unknown[0]}; "
+            f"ours are {', '.join(known)}"
+        )
+    rest = urlencode(others, quote_via=quote)
+    # libpq ends the password at the first @, all other stores at the last.
+    login, at, hosts = parts.netloc.rpartition("@")
+    url = f"postgresql://{login.replace('@', '%40')}{at}{hosts}{parts.path}{'?' if rest else ''}{rest}"
     address = Address.of_url(url, schema, connect_timeout)
     return PostgresDialect(address, durability=durability, connections=_connections(ours.get("connections")))
 
@@ -66,7 +75,9 @@ def _connections(said: str | None) -> int:
 def open_client(
     client: Any, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> ServerStore:
-    """The store on the database of a pool of psycopg or an engine of SQLAlchemy, with a connection of it for each call."""
+    """The store on the database of a pool of psycopg or an engine of SQLAlchemy, with a connection of it
+    for each call.
+    """
     pool, settings = _pool(client, asynchronous)
     address = Address(settings, Schema(), connect_timeout)
     return Assembly(PostgresDialect(address, pool=pool), runtime).store(asynchronous=asynchronous)
@@ -82,8 +93,8 @@ def _pool(client: Any, asynchronous: bool) -> tuple[Lender, dict[str, Any]]:
         raise Unsupported(_other_face("engine of SQLAlchemy", "AsyncEngine", "Engine"))
     if client.dialect.driver not in ("psycopg", "psycopg_async"):
         raise Unsupported(
-            f"interlock uses psycopg 3, and this engine uses {client.dialect.driver}: make it from postgresql+psycopg://, or give interlock "
-            "a URL of its own"
+            f"interlock uses psycopg 3, and this engine uses {client.dialect.driver}: make it from "
+            "postgresql+psycopg://, or give interlock a URL of its own"
         )
     url = client.url
     named = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
@@ -91,7 +102,10 @@ def _pool(client: Any, asynchronous: bool) -> tuple[Lender, dict[str, Any]]:
 
 
 def _other_face(what: str, wanted: str, for_threads: str) -> str:
-    return f"interlock.aio.connect takes an {wanted}, and interlock.connect a {for_threads}: each runs on its own kind of {what}"
+    return (
+        f"interlock.aio.connect takes an {wanted}, and interlock.connect a {for_threads}: each runs on its "
+        f"own kind of {what}"
+    )
 
 
 def _pool_name(pool: Any) -> str:

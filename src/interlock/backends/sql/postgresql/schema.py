@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.errors import InvalidSetting
 
-VERSION = 1
+VERSION = 2  # of the functions; schema.sql says which tables they share with earlier ones
 CLOCK = "extract(epoch from clock_timestamp())::float8"
 BY_KEY = "set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off"
 INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
@@ -83,6 +83,8 @@ class Schema:
                 return self.clock
             if what == "by_key":
                 return BY_KEY
+            if what == "version":
+                return str(VERSION)
             return str(seed) if what == "seed" else self.name(what)
 
         return re.sub(r"@(\w+)@", word, template)
@@ -92,10 +94,16 @@ class Schema:
         return "\n".join(
             (
                 "begin isolation level read committed;",
-                "set local client_min_messages = warning;  -- nothing is said of tables that are there already",
+                (
+                    "set local client_min_messages = warning;  -- nothing is said of tables that are there "
+                    "already"
+                ),
                 "-- `if not exists` alone fails when many start at once: they take turns.",
                 f"select pg_advisory_xact_lock({INSTALL_LOCK});",
-                "-- A session that looked for the schema before it waited remembers that there is none, until it next locks a table.",
+                (
+                    "-- A session that looked for the schema before it waited remembers that there is none, "
+                    "until it next locks a table."
+                ),
                 "lock table pg_catalog.pg_namespace in access share mode;",
                 self.render(_file("schema.sql")),
                 self.render(_file("functions.sql")),

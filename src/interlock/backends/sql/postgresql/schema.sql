@@ -3,9 +3,10 @@
 
 create schema if not exists @schema@;
 
--- Which version of these tables this is.
+-- Which version of these tables and functions this is. Version 2 has the tables of version 1, and new functions beside the old ones: programs
+-- of both versions share the claims and registers while a fleet is updated.
 create table if not exists @meta@ (one boolean primary key default true check (one), version int not null);
-insert into @meta@ (version) values (1) on conflict do nothing;
+insert into @meta@ as m (version) values (@version@) on conflict (one) do update set version = greatest(m.version, excluded.version);
 
 -- Where tokens come from. A resource belongs to slot hash(resource) % 1024: there are O(1) rows for any number of names, and only names that
 -- share a slot wait for one another's commit.
@@ -34,7 +35,8 @@ create table if not exists @claim@ (
   primary key (resource, token)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- A deleted register has no value, and a lapse: until then its last version can still be read.
+-- A deleted register has no value, and a lapse: until then its last version can still be read. The answer to an eviction is kept here, too, with
+-- a lapse, under the id of the call.
 create table if not exists @register@ (
   name text collate "C" primary key,
   value text,

@@ -1,6 +1,7 @@
 """How each step is sent to PostgreSQL, and how its answer is read. Pure.
 
-Parameters and results cross as text: `run` in `link` needs no type adaptation then, which would cost more than the step.
+Parameters and results cross as text: `run` in `link` needs no type adaptation then, which would cost more
+than the step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Values: TypeAlias = list[list[Any]]
 
 
 class Statement(NamedTuple):
-    """One step: its name as a prepared statement, its SQL, how arguments become parameters, and how a result becomes rows."""
+    """One step: its name as a prepared statement, its SQL, how arguments become parameters, and how a
+    result becomes rows.
+    """
 
     name: bytes
     sql: bytes
@@ -57,7 +60,10 @@ def _array(values: Sequence[Any]) -> bytes:
 
 def _renewals(args: Sequence[Any]) -> list[bytes | None]:
     items, bell = args
-    return [*(_array(column) for column in zip(*items, strict=True)), text(bell)]
+    # Mostly there are neither notes nor permits. Where `array_nulls` is off, a NULL among others would be a
+    # text.
+    columns = [None if set(column) == {None} else _array(column) for column in zip(*items, strict=True)]
+    return [*columns, text(bell)]
 
 
 def _names(args: Sequence[Any]) -> list[bytes | None]:
@@ -92,7 +98,10 @@ def _released(values: Values) -> Rows:
 
 
 def _renewed(values: Values) -> Rows:
-    """One row for each item; the messages stand in the first. If all were renewed, the answer is only their number, and messages."""
+    """One row for each item; the messages stand in the first.
+
+    If all were renewed, the answer is only their number, and messages.
+    """
     answer = values[0][0]
     assert answer is not None
     if answer[:1] == b"r":
@@ -160,12 +169,22 @@ UNFLUSHED = {
 Swept rows are swept again, and clients watch again, because their connections have ended with the server.
 """
 
-LONE_RELEASE = "select answer, case when answer = 'tl' then set_config('synchronous_commit', 'off', true) end from (select {} as answer offset 0) released"
+FLUSHED = (
+    "when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end"
+)
+"""Has this commit wait for the disk also where the server, the role or the session has switched that off.
+
+Higher levels stay as they are.
+"""
+
+LONE_RELEASE = f"""select answer, case when answer = 'tl' then set_config('synchronous_commit', 'off', true) {FLUSHED}
+from (select {{}} as answer offset 0) released"""
 """A release that lets nobody in does not wait for the disk, unless it is strict: nobody relies on it.
 
-Whatever is claimed later has a later commit, and waits for the disk with all that was committed before it. If the server crashes before
-that, the released claim stands again and lapses, as that of a dead holder does. A release that lets a waiter in is a grant, and a release
-that lingers is a promise: both are on the disk before anybody hears of them.
+Whatever is claimed later has a later commit, and waits for the disk with all that was committed before it. If
+the server crashes before that, the released claim stands again and lapses, as that of a dead holder does. A
+release that lets a waiter in is a grant, and a release that lingers is a promise: both are on the disk before
+anybody hears of them.
 """
 
 
@@ -178,14 +197,14 @@ def statements(schema: Schema, durability: str = "durable") -> dict[str, Stateme
             return f"select {called}, set_config('synchronous_commit', 'off', true)"
         if step == steps.RELEASE and durability != "strict":
             return LONE_RELEASE.format(called)
-        return f"select {called}"
+        return f"select {called}, case {FLUSHED}"
 
     # fmt: off
     table: dict[str, tuple[str, Callable[[Sequence[Any]], list[bytes | None]], Callable[[Values], Rows]]] = {
         steps.CLAIM: (call("claim", 11), _plain, _claimed),
         steps.RELEASE: (call("release", 6), _plain, _released),
         steps.RENEW: (call("renew", 8), _renewals, _renewed),
-        steps.EVICT: (call("evict", 4), _plain, _json_rows),
+        steps.EVICT: (call("evict", 5), _plain, _json_rows),
         steps.QUEUE: (schema.render(QUEUE), _plain, _queue),
         steps.NAMES: (schema.render(NAMES), _names, _strings),
         steps.READ: (schema.render(READ), _plain, _register),

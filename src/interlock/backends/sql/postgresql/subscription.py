@@ -1,7 +1,9 @@
-"""The connection that listens: NOTIFY on the channel of this process arrives there, and nothing else happens on it.
+"""The connection that listens: NOTIFY on the channel of this process arrives there, and nothing else happens
+on it.
 
-A listener that were in a transaction would fill the queue of notifications for the whole server, so this one never is. If nothing arrives for a
-while it asks the server whether it lives: a black hole must not look like silence.
+A listener that were in a transaction would fill the queue of notifications for the whole server, so this one
+never is. If nothing arrives for a while it asks the server whether it lives: a black hole must not look like
+silence.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from interlock import native
+from interlock import native, standard_streams
 from interlock._core.drive import drive
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink
 from interlock.errors import InterlockError
@@ -29,8 +31,8 @@ class NoNotifications(Exception):
 class PostgresSubscription:
     """See `dialect.PolledSubscription`. Made blocking, on the listener's thread.
 
-    It is polled through a socket of its own, the same connection: libpq closes its own one as soon as it meets the end of the connection, and whoever polls that
-    number then would poll a file of somebody else.
+    It is polled through a socket of its own, the same connection: libpq closes its own one as soon as it
+    meets the end of the connection, and whoever polls that number then would poll a file of somebody else.
     """
 
     def __init__(self, make: Callable[[], PostgresLink], timeout: float) -> None:
@@ -43,6 +45,7 @@ class PostgresSubscription:
         try:
             drive(link.open(timeout), nested=True)
             self._listen(time.monotonic() + timeout)
+            standard_streams.occupy()
             self._socket = _socket.socket(fileno=os.dup(self._pgconn.socket))
         except BaseException:
             self.close()
@@ -56,8 +59,8 @@ class PostgresSubscription:
         drive(self._link.query(f'listen "{self.bell}"'.encode(), until), nested=True)
         if self._link.direct:
             return
-        # Something is in between. In session mode it delivers notifications all the same. Another session must ring: what a session tells
-        # itself comes back with its own answer, in every mode.
+        # Something is in between. In session mode it delivers notifications all the same. Another session
+        # must ring: what a session tells itself comes back with its own answer, in every mode.
         other = self._make()
         try:
             drive(other.open(until - time.monotonic()), nested=True)

@@ -1,8 +1,15 @@
-"""Connections that the user's own pool lends for one call: psycopg's pools, and engines of SQLAlchemy. See `user_connections`."""
+"""Connections that the user's own pool lends for one call: psycopg's pools, and engines of SQLAlchemy.
+
+See `user_connections`.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
+from weakref import WeakSet
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.postgresql.address import Address
@@ -29,6 +36,12 @@ class PsycopgPool:
             lent.close()
         self._pool.putconn(lent)
 
+    def show_new(self, learn: Callable[[Any], None]) -> None:
+        pool = self._pool
+        conninfo, settings = _told(pool.conninfo), _told(pool.kwargs)
+        with pool.connection_class.connect(conninfo or "", **(settings or {})) as connection:
+            learn(connection)
+
 
 class AsyncPsycopgPool:
     """`psycopg_pool.AsyncConnectionPool`, for tasks."""
@@ -45,6 +58,25 @@ class AsyncPsycopgPool:
             await lent.close()
         await self._pool.putconn(lent)
 
+    def show_new(self, learn: Callable[[Any], None]) -> None:
+        import asyncio
+
+        async def show() -> None:
+            pool = self._pool
+            conninfo, settings = _told(pool.conninfo), _told(pool.kwargs)
+            conninfo = await conninfo if isawaitable(conninfo) else conninfo
+            settings = await settings if isawaitable(settings) else settings
+            made = await pool.connection_class.connect(conninfo or "", **(settings or {}))
+            async with made as connection:
+                learn(connection)
+
+        asyncio.run(show())
+
+
+def _told(setting: Any) -> Any:
+    """A setting of a pool, which may be a function that returns it, such as one that asks for a password."""
+    return setting() if callable(setting) else setting
+
 
 class _Lent(PostgresLink):
     """A link over a lent connection, which remembers what to give back."""
@@ -58,6 +90,9 @@ class _Lent(PostgresLink):
         self.lent = lent
         self.adopt(connection.pgconn)
 
+    async def learn(self, timeout: float) -> None:
+        await self.learn_role(time.monotonic() + timeout)
+
     def leave(self) -> None:
         self.abandon()  # the pool closes it
 
@@ -67,12 +102,16 @@ def source(
 ) -> UserSource:
     """Steps run on connections of this pool."""
 
+    known: WeakSet[Any] = WeakSet()
+
     def adopt(lent: Any, connection: Any) -> _Lent:
         link = _Lent(address, statements, waits, lent, connection)
         if link.stale() or link.pgconn.transaction_status != IDLE:
             link.leave()
             raise Unreached(f"{address.place}: the pool lent a connection that is closed or in use")
-        address.learn_from(link.pgconn)
+        if connection not in known:  # or an old connection would bring back an old password
+            known.add(connection)
+            address.learn_from(link.pgconn)
         return link
 
     return UserSource(pool, adopt, runtime, lambda: address.place, address.connect_timeout)

@@ -19,7 +19,9 @@ T = TypeVar("T")
 
 
 class AsyncSqliteStore(SqliteStore):
-    """`SqliteStore`, whose steps suspend their caller while the worker thread runs them, and its claims and releases as a whole."""
+    """`SqliteStore`, whose steps suspend their caller while the worker thread runs them, and its claims
+    and releases as a whole.
+    """
 
     decides_here = False  # an event loop does not block
     _reads = False

@@ -1,4 +1,6 @@
-"""Lets a thread that waits alone read the doorbell itself: a ring then wakes it directly, and not the notifier's thread first."""
+"""Lets a thread that waits alone read the doorbell itself: a ring then wakes it directly, and not the
+notifier's thread first.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,21 @@ import select
 from typing import Any
 
 from interlock.backends.kit.wake_pipe import WakePipe
-from interlock.backends.sql.sqlite.doorbell import LARGEST, Doorbell, topics
+from interlock.backends.sql.sqlite.doorbell import LARGEST, Doorbell
 from interlock.ports import Signal
 
 
 class BellReader:
-    """The doorbell in the hands of one thread, during one wait. What others do for its waiter reaches it by a pipe."""
+    """The doorbell in the hands of one thread, during one wait.
+
+    What others do for its waiter reaches it by a pipe.
+    """
 
     def __init__(self, signal: Signal, named: tuple[str, ...], doorbell: Doorbell, pipe: WakePipe) -> None:
         """`signal` and the topics `named` are the waiter's."""
         self._signal = signal  # not the waiter, which has our `wake`: it must be gone when its thread is
         # The ring that it waits for, made before: one that looks like it need not be taken apart.
-        self._topics, self._ring = [*named], "\n".join(named).encode()
+        self._topics, self._ring = [*named], doorbell.key + "\n".join(named).encode()
         self._doorbell = doorbell
         self._number = doorbell.fileno()  # nobody closes it during the wait
         self._pipe = pipe
@@ -47,7 +52,7 @@ class BellReader:
             ring = os.read(self._number, LARGEST * 2)
         except BlockingIOError:  # another has taken it
             return []
-        return self._topics if ring == self._ring else topics(ring)
+        return self._topics if ring == self._ring else self._doorbell.topics(ring)
 
     def pause(self, timeout: float) -> None:
         """As `Doorbell.pause`."""
@@ -55,7 +60,10 @@ class BellReader:
             self._pipe.clear()
 
     def wait(self, poll: Any, timeout: float) -> list[tuple[int, int]]:
-        """Poll unless the signal is set. `shutdown` recognises a waiting thread by the name of this function."""
+        """Poll unless the signal is set.
+
+        `shutdown` recognises a waiting thread by the name of this function.
+        """
         self._awaiting = True  # first: if the signal is set after our look at it, the pipe wakes us
         try:
             found: list[tuple[int, int]] = (

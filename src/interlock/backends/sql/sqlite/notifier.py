@@ -1,15 +1,18 @@
 """Wakes all waiters of a store: receives the doorbell's rings, and polls the file for changes without a ring.
 
-A thread that waits alone does both itself, so that a ring wakes it directly. As soon as others wait as well, or tasks of an
-event loop do, a thread of the notifier does it for all of them, and ends when it has not been needed for a while. However many
-waiters there are, they share one socket, one thread and one connection, which is only used to read.
+A thread that waits alone does both itself, so that a ring wakes it directly. As soon as others wait as well,
+or tasks of an event loop do, a thread of the notifier does it for all of them, and ends when it has not been
+needed for a while. However many waiters there are, they share one socket, one thread and one connection,
+which is only used to read.
 
-Two things happen without a ring: a ring gets lost, or a process dies. Each waiter watches the life of the process just ahead
-of it, and the first in the queue watches those of the holders (see `file.liveness`). However many processes die at once, the
-first waiter that is alive finds out, and its next claim removes all of them.
+Two things happen without a ring: a ring gets lost, or a process dies. Each waiter watches the life of the
+process just ahead of it, and the first in the queue watches those of the holders (see `file.liveness`).
+However many processes die at once, the first waiter that is alive finds out, and its next claim removes all
+of them.
 
-Any process on the machine may ring, so rings must not cost more than a small part of a core. If too many rings come in that
-no waiter here has asked for, the thread ignores its doorbell for a while and polls more often instead.
+Any process on the machine may send datagrams, so they must not cost more than a small part of a core. If too
+many come in that are for no waiter here, the thread ignores its doorbell for a while and polls more often
+instead. Rings for waiters do not excuse the others: a stranger could send its datagrams between them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
-from interlock.backends.sql.sqlite.doorbell import MANY, Doorbell, available
+from interlock.backends.sql.sqlite.doorbell import MANY, UNKNOWN, Doorbell, available
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
 from interlock.backends.sql.sqlite.file.database import Database, unmask
 from interlock.backends.sql.sqlite.steps import READS
@@ -42,14 +45,18 @@ DEAF = 0.005  # the same after a missed ring: rings may not reach us at all (ano
 SHARE = 20  # the thread spends at most one part in 20 of its time on polls, and one on rings for nobody
 LONGEST = 0.25  # seconds between two polls at most: on a busy machine a poll only seems to take long
 IDLE = 5.0  # seconds that the thread outlives the last who needed it
-NONSENSE = 20  # more receptions in a row than this, with rings for nobody here, count as a flood
-WASTED = 0.005  # and so do more seconds of computing on such rings
+# More seconds than this, spent on rings for nobody here, are a flood; each second forgives one part in
+# `SHARE`.
+WASTED = 0.005
+LEAST = 0.0002  # seconds that such a reception counts at least: the kernel has had work with it, too
 
 NOBODY: frozenset[int] = frozenset()
 
 
 class Polled(NamedTuple):
-    """What a poll found about one claim: whether it stands, was rung, and whose death would let it come nearer."""
+    """What a poll found about one claim: whether it stands, was rung, and whose death would let it come
+    nearer.
+    """
 
     stands: bool
     rung: bool
@@ -60,11 +67,14 @@ GONE = Polled(False, True, NOBODY)
 
 
 class Notifier:
-    """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have: see `Wakeups`."""
+    """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have: see
+    `Wakeups`.
+    """
 
     def __init__(self, database: Database) -> None:
         self.doorbell = Doorbell()
-        self._database = database  # a connection of its own: `data_version` tells for each connection whether *others* have written
+        # A connection of its own: `data_version` tells for each connection whether *others* have written.
+        self._database = database
         self._guard = native.guard()  # a finalizer may call us from within
         self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
         self._thread: threading.Thread | None = None  # None: at most one waits, and its thread reads
@@ -74,8 +84,8 @@ class Notifier:
         self._seen = (0, 0)
         self._pause = NET if available() else NO_BELL
         self._watched: WeakWaiters[int, Waiter] = WeakWaiters()  # by the life whose end brings them nearer
-        self._nonsense = 0
         self._wasted = 0.0
+        self._wasted_at = 0.0  # when that was so
         self._deaf_until = 0.0
         self._closed = False
 
@@ -85,14 +95,19 @@ class Notifier:
             # Without a thread at most one waits: see `_thread`.
             others = [] if self._thread is not None else self._waiters.everyone()
             self._waiters.add(waiter, *waiter.topics)
+            closed = self._closed
             if self._thread is None and not self._closed and (others or not self._may_read(waiter)):
                 self._start()
                 for reading in others:  # no waiter should depend on a thread that may leave at any time
                     if (wake := reading.wake) is not None:
                         wake()
+        if closed:  # nobody would wake it any more
+            notify([waiter])
 
     def _may_read(self, waiter: Waiter) -> bool:
-        """Whether the waiter's own thread can read the bell; not where greenlets share it, or for lack of descriptors."""
+        """Whether the waiter's own thread can read the bell; not where greenlets share it, or for lack of
+        descriptors.
+        """
         if not waiter.reads or not available() or native.green() or native.green("socket"):
             return False
         from interlock.backends.kit.wake_pipe import WakePipe  # here, not above: it needs sockets
@@ -137,14 +152,18 @@ class Notifier:
         return self.doorbell.address
 
     def hang(self) -> str:
-        """Return the address of our bell for a row; '' if there are no doorbells here, or no free descriptor for one."""
+        """Return the address of our bell for a row; '' if there are no doorbells here, or no free
+        descriptor for one.
+        """
         if not self.doorbell.address:
             with self._guard, suppress(OSError):
                 self.doorbell.hang()
         return self.doorbell.address
 
     def ring(self, rings: dict[str, list[str]]) -> None:
-        """Wake the waiters that a committed transaction rings: those of this store directly, others by a datagram."""
+        """Wake the waiters that a committed transaction rings: those of this store directly, others by a
+        datagram.
+        """
         for address, topics in rings.items():
             if address != self.doorbell.address:
                 self.doorbell.ring(address, topics)
@@ -165,8 +184,7 @@ class Notifier:
         if thread is not None and thread is not threading.current_thread():
             self.doorbell.ring(self.doorbell.address, [""])  # so that it looks up
             thread.join(2 * NET + 1.0)
-        else:
-            notify(self._listening())
+        notify(self._listening())
         self._database.close()
         self._take_down()
 
@@ -284,35 +302,44 @@ class Notifier:
             self._check_at = now + NET
 
     def _receive(self, timeout: float, bell: Doorbell | BellReader, reading: Waiter | None = None) -> bool:
-        """Wait for a ring and wake those it is meant for; whether that is only the waiter whose thread is `reading`."""
+        """Wait for a ring and wake those it is meant for; whether that is only the waiter whose thread is
+        `reading`.
+        """
         if not self.doorbell.address or (self._deaf_until and self._is_deaf()):
             bell.pause(timeout)
             return False
-        began = time.thread_time() if self._nonsense else 0.0  # a first ring for nobody is not worth a clock
+        began = time.thread_time() if self._wasted else 0.0  # a first ring for nobody is not worth a clock
         try:
-            # One at a time, or a waiter would wait for a look at the next ring; all together once some are for nobody.
-            topics = bell.receive(timeout, MANY if self._nonsense else 1)
+            # One at a time, or a waiter would wait for a look at the next ring; all together once some are
+            # for nobody.
+            topics = bell.receive(timeout, MANY if self._wasted else 1)
         except OSError:  # the socket is gone, or out of memory: the net has to do
             bell.pause(timeout)
             return False
         if not topics:
             return False
-        if reading is not None and self._is_alone(reading, topics):
-            self._nonsense, self._wasted = 0, 0.0
-            return True
-        if self._wake(topics):
-            self._nonsense, self._wasted = 0, 0.0
-            return False
-        self._nonsense += 1
-        if began:
-            self._wasted += time.thread_time() - began
-        if self._nonsense > NONSENSE or self._wasted > WASTED:
-            self._deaf_until = time.monotonic() + max(DEAF, SHARE * self._wasted)
-            self._pause, self._wasted = DEAF, 0.0
-        return False
+        alone = reading is not None and self._is_alone(reading, topics)
+        if not alone and (not self._wake(topics) or UNKNOWN in topics):
+            self._waste(time.thread_time() - began if began else 0.0)
+        elif self._wasted:
+            self._waste(0.0, least=0.0)
+        return alone
+
+    def _waste(self, seconds: float, least: float = LEAST) -> None:
+        """Count what a reception with rings for nobody took; stop listening for a while if that is too
+        much.
+        """
+        now = time.monotonic()
+        left = max(0.0, self._wasted - (now - self._wasted_at) / SHARE)
+        self._wasted, self._wasted_at = left + max(least, seconds), now
+        if self._wasted > WASTED:
+            self._deaf_until = now + max(DEAF, SHARE * seconds)
+            self._pause = DEAF
 
     def _is_alone(self, waiter: Waiter, topics: list[str]) -> bool:
-        """Whether the topics are this waiter's, and nobody else waits: then nobody has to be looked up or set."""
+        """Whether the topics are this waiter's, and nobody else waits: then nobody has to be looked up or
+        set.
+        """
         waiting = self._waiters.topics
         return len(waiting) == 1 and waiter.topics == (*topics,) and len(waiting.get(topics[0], ())) == 1
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from interlock.backends.sql.sqlite.file.clock import Clock
 from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.file.location import settle
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.store import SqliteStore
 from interlock.ports import Runtime
+
+# What the first waiter needs. Loaded with the store, because later there may be no descriptor left to import
+# it with; and not above, because it needs sockets.
+WAITING = ("interlock.backends.kit.wake_pipe", "interlock.backends.sql.sqlite.bell_reader")
 
 
 def open_store(
@@ -23,6 +29,8 @@ def open_store(
     Raises `StoreUnfit`, which says what to do, for a place or a file that cannot carry locks. With
     `asynchronous` the calls suspend and never block the event loop.
     """
+    for part in WAITING:
+        import_module(part)
     clock = clock or Clock()
     path, kind = settle(path, allow_network_filesystem)
     database = Database(path, clock, runtime.random, kind)

@@ -30,4 +30,6 @@ WRITES: dict[str, Work] = {
 }
 
 NUMBERED = frozenset({steps.CLAIM, steps.WRITE})
-"""These give a token or a version; they are told the lowest one that the clock allows, before their arguments."""
+"""These give a token or a version; they are told the lowest one that the clock allows, before their
+arguments.
+"""

@@ -1,7 +1,7 @@
 """The store over a lock file: each step is one transaction, then the rings that it caused.
 
-Where nobody stands in the way, claim and release are each a single statement, which SQLite runs as a transaction of
-its own. It changes one row or none; none means that the steps of `tables.claims` must decide.
+Where nobody stands in the way, claim and release are each a single statement, which SQLite runs as a
+transaction of its own. It changes one row or none; none means that the steps of `tables.claims` must decide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.sqlite.doorbell import available
+from interlock.backends.sql.sqlite.file import errors
 from interlock.backends.sql.sqlite.file.database import Database
+from interlock.backends.sql.sqlite.file.liveness import COMMANDS
+from interlock.backends.sql.sqlite.file.location import make_beside
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.steps import NUMBERED, READS, WRITES
 from interlock.backends.sql.sqlite.tables import claims, reading
@@ -41,7 +44,10 @@ TRAITS = Traits(
     survives="process",
     two_holders=(
         "the lock file, or its log (-wal), is deleted or replaced while leases are held",
-        "its shared memory (-shm) is removed in the instant in which a process is stopped in the middle of a write",
+        (
+            "its shared memory (-shm) is removed in the instant in which a process is stopped in the middle of "
+            "a write"
+        ),
     ),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
@@ -60,7 +66,8 @@ MOST_CROWDED = 1000  # resources of which that is remembered
 class SqliteStore(SqlStore):
     """Claims and registers in one file, for the processes of one machine.
 
-    Every call blocks its thread and never suspends; any thread may call. `async_store` calls it beside an event loop.
+    Every call blocks its thread and never suspends; any thread may call. `async_store` calls it beside an
+    event loop.
     """
 
     traits = TRAITS
@@ -157,7 +164,9 @@ class SqliteStore(SqlStore):
                 self._sweep.swept(row)
 
     def _met_others(self, resource: str, now: float) -> None:
-        """For a while, take the long way at once on this resource: a hand-off must not pay for a quick path in vain."""
+        """For a while, take the long way at once on this resource: a hand-off must not pay for a quick
+        path in vain.
+        """
         if len(self._crowded) >= MOST_CROWDED:
             self._crowded.clear()
         self._crowded[resource] = now + CROWDED
@@ -179,9 +188,11 @@ class SqliteStore(SqlStore):
             await self._runtime.wait(waiter.signal, timeout)
 
     async def _look_for_grant(self, claim: Claim, until: float) -> Granted | None:
-        """The grant, if another process has admitted the claim. A look is enough: what it wrote into the row decides.
+        """The grant, if another process has admitted the claim. A look is enough: what it wrote into the row
+        decides.
 
-        None if the next claim must tell, also where the place is about to lapse: that claim gives it a whole ttl.
+        None if the next claim must tell, also where the place is about to lapse: that claim gives it a whole
+        ttl.
         """
         asked = self._runtime.now()  # first: whatever is slow from here on must shorten the lease
         if (now := self.now()) >= until:
@@ -224,7 +235,9 @@ class SqliteStore(SqlStore):
         return found
 
     def _find(self, until: float, resource: str, id: str, bell: str, _token: int = 0) -> Rows:
-        """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row already."""
+        """`steps.FIND`, which only reads as a rule: the bell of a claim that waits stands in its row
+        already.
+        """
         found = self._database.read(until, reading.find, resource, id)
         for *_, rung_at in found:
             if bell not in ("", rung_at) and not self._write(until, claims.listen, resource, id, bell):
@@ -241,7 +254,14 @@ class SqliteStore(SqlStore):
 
     def liveness_byte(self) -> tuple[str, int] | None:
         life = self._database.liveness.life
-        return (os.path.realpath(self.path), life) if life else None
+        if not life:
+            return None
+        path = os.path.realpath(self.path)
+        try:
+            make_beside(path, COMMANDS)
+        except OSError as error:  # the lock file was removed
+            raise errors.not_opened(path, error) from error
+        return path + COMMANDS, life
 
     def after_fork(self) -> None:
         """The connections are new by themselves (see `Database`); so is everything else, from here."""
@@ -254,7 +274,10 @@ class SqliteStore(SqlStore):
             self._close(self.now() + IO_TIMEOUT)
 
     def _close(self, until: float) -> None:
-        """Close the file. This process stays present there if claims of its own stand: it lives, and so do they."""
+        """Close the file.
+
+        This process stays present there if claims of its own stand: it lives, and so do they.
+        """
         self._notifier.close()
         stands, life = True, self._database.liveness.life
         if life:

@@ -1,4 +1,5 @@
-"""The clocks of a machine. Lapses are counted on the boot clock, which all processes share and nobody can set.
+"""The clocks of a machine. Lapses are counted on the boot clock, which all processes share and nobody can
+set.
 
 The boot clock is the same in all processes, runs during suspend, and does not move when somebody sets
 the wall clock. The wall clock only gives tokens their floor. After a restart of the machine the boot

@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import cache
 from typing import TypeAlias
 
-from interlock.backends.sql.sqlite.file import errors
+from interlock.backends.sql.sqlite.file import errors, ownership
 from interlock.backends.sql.sqlite.file.clock import Clock
 from interlock.backends.sql.sqlite.tables.statements import SWEEP, sections
 
@@ -22,7 +22,8 @@ LOG = 4000  # pages after which a commit also empties the log into the file, whi
 
 
 def connect(path: str, clock: Clock) -> sqlite3.Connection:
-    """Return a connection that is ready for use, with the schema in place; `StoreUnfit` for a file that is not ours to use.
+    """Return a connection that is ready for use, with the schema in place; `StoreUnfit` for a file that is
+    not ours to use.
 
     Raises sqlite3.OperationalError while another process is just making the schema: ask again.
     """
@@ -37,6 +38,8 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
             _create(connection)
         _configure(connection, path)
         _greet(connection, clock)
+        # Again, now that all files are open, and known to be ours: nobody could replace one meanwhile.
+        ownership.check(path, readers=True)
     except BaseException:
         connection.close()
         raise
@@ -44,7 +47,9 @@ def connect(path: str, clock: Clock) -> sqlite3.Connection:
 
 
 def _is_new(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the file is still empty; raises if it is somebody else's, another interlock's, or was tampered with."""
+    """Whether the file is still empty; raises if it is somebody else's, another interlock's, or was
+    tampered with.
+    """
     mark, schema, found = _signs(connection)
     if mark == MARK and schema:
         if schema != SCHEMA:
@@ -98,8 +103,8 @@ def _compare(path: str, found: Objects, ours: Objects) -> None:
         how = "has" if (kind, name) not in ours else "lacks" if (kind, name) not in found else "has another"
         raise errors.unfit(
             path,
-            f"was changed by another program: it {how} {kind} {name}; move it away once nobody uses it, or name "
-            "another file for locks",
+            f"was changed by another program: it {how} {kind} {name}; move it away once nobody uses it, or "
+            "name another file for locks",
         )
 
 

@@ -2,16 +2,18 @@
 
 An exception can be thrown into a thread between any two instructions of Python: by Ctrl-C, by a signal
 handler, or from another thread (`PyThreadState_SetAsyncExc`, as dramatiq and func_timeout do). Between an
-`acquire` with a timeout and the `try` that would release it, such an exception would leave the lock held for ever.
-So the way in and the way out are both C, and nothing of Python stands between them and the `with` statement:
+`acquire` with a timeout and the `try` that would release it, such an exception would leave the lock held for
+ever. So the way in and the way out are both C, and nothing of Python stands between them and the `with`
+statement:
 
     with section:                          # C: takes nothing yet
         if section.take(True, timeout):    # if interrupted just after this, the lock is held and the block ends
             ...
                                          # C: releases it; RuntimeError (see `NOT_TAKEN`) if it was not taken
 
-It is a re-entrant lock only because such a lock knows its owner. No thread may be inside twice: code that runs in the middle
-of our own (a finalizer that the garbage collector calls, a signal handler) must ask `owned` first.
+It is a re-entrant lock only because such a lock knows its owner. No thread may be inside twice: code that
+runs in the middle of our own (a finalizer that the garbage collector calls, a signal handler) must ask
+`owned` first.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """One connection to the lock file, and the one way to use it: short transactions with bounded patience.
 
-If SQLite answers that the file is busy, we sleep for short random times outside the critical section and try again.
+If SQLite answers that the file is busy, we sleep for short random times outside the critical section and try
+again.
 
-Fork: SQLite keeps track of a process's file locks in its own memory. A forked child inherits that memory, but the kernel does
-not give it the locks. A child that opened the file again would believe that it is protected, and the last process to leave
-would delete the log that the child still uses: granted claims are lost, and there are two holders. So the parent closes its
-connections just *before* a fork, and both sides open new ones when they need them. Where that was not possible, the child
-refuses the file. See "Carrying an open database connection across a fork()" in SQLite's "How To Corrupt An SQLite Database
-File" (sqlite.org/howtocorrupt.html).
+Fork: SQLite keeps track of a process's file locks in its own memory. A forked child inherits that memory, but
+the kernel does not give it the locks. A child that opened the file again would believe that it is protected,
+and the last process to leave would delete the log that the child still uses: granted claims are lost, and
+there are two holders. So the parent closes its connections just *before* a fork, and both sides open new ones
+when they need them. Where that was not possible, the child refuses the file. See "Carrying an open database
+connection across a fork()" in SQLite's "How To Corrupt An SQLite Database File"
+(sqlite.org/howtocorrupt.html).
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from os import getpid
 from typing import Any, Literal, TypeVar
 
-from interlock.backends.sql.sqlite.file import errors, ownership
+from interlock import standard_streams
+from interlock.backends.sql.sqlite.file import errors, liveness, ownership
+from interlock.backends.sql.sqlite.file import inodes as files
 from interlock.backends.sql.sqlite.file.clock import Clock
 from interlock.backends.sql.sqlite.file.connection import connect
 from interlock.backends.sql.sqlite.file.critical_section import NOT_TAKEN, CriticalSection
@@ -32,6 +38,7 @@ from interlock.backends.sql.sqlite.file.inodes import (
 )
 from interlock.backends.sql.sqlite.file.liveness import Liveness
 from interlock.backends.sql.sqlite.file.location import make_file
+from interlock.backends.sql.sqlite.tables.reading import outlived
 from interlock.backends.sql.sqlite.tables.transaction import Rings, Transaction
 from interlock.errors import ClientClosed, InterlockError
 from interlock.ports import IO_TIMEOUT
@@ -103,7 +110,8 @@ class Database:
         self.run(self.clock.now() + IO_TIMEOUT, sqlite3.Connection.cursor)
 
     def run(self, until: float, step: Callable[..., T], *args: Any) -> T:
-        """Return what `step` returns. It runs alone on the connection, again and again while other processes lock the file.
+        """Return what `step` returns. It runs alone on the connection, again and again while other processes
+        lock the file.
 
         Raises `StoreUnavailable` if they still do at `until`.
         """
@@ -134,11 +142,11 @@ class Database:
     def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool | None:
         """Run a statement that is a transaction by itself; return whether it has changed its one row.
 
-        None if it could not be run without a wait, and `until` is over. The statement is given `values`, and our life after
-        them. Most claims and releases go this way: it is `run` in fewer steps.
+        None if it could not be run without a wait, and `until` is over. The statement is given `values`, and
+        our life after them. Most claims and releases go this way: it is `run` in fewer steps.
         """
         section, missed = self._section, False
-        if self._urgent_until <= now < self._verify_at and not section.owned():
+        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
             try:
                 with section:
                     if section.take(False) and (cursor := self._cursor) is not None:
@@ -156,9 +164,11 @@ class Database:
         return changed or self._struck()
 
     def _quickly(self, until: float, now: float, step: Callable[..., T], *args: Any) -> T:
-        """As `run`, in fewer steps if nobody else uses the connection, and the files were looked at lately: hand-offs go this way."""
+        """As `run`, in fewer steps if nobody else uses the connection, and the files were looked at
+        lately: hand-offs go this way.
+        """
         section, missed = self._section, False
-        if self._urgent_until <= now < self._verify_at and not section.owned():
+        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
             try:
                 with section:
                     if section.take(False) and (connection := self._connection) is not None:
@@ -174,7 +184,9 @@ class Database:
         return self.run(until, step, *args)
 
     def _struck(self) -> Literal[False]:
-        """Raise what struck while a statement asked for `unmoved()`, if anything did: the statement has done nothing."""
+        """Raise what struck while a statement asked for `unmoved()`, if anything did: the statement has
+        done nothing.
+        """
         if self._unmoved is not None:
             self._unmoved.raise_interrupt()
         return False
@@ -184,6 +196,8 @@ class Database:
 
         A disk that hangs under another thread must not hang this one too.
         """
+        if getpid() != _process:
+            _forked_unnoticed()
         section, missed = self._section, False
         if section.owned():
             raise errors.called_from_within(self.path)
@@ -209,7 +223,9 @@ class Database:
         raise errors.unavailable(self.path)
 
     def _failed(self, error: sqlite3.Error) -> InterlockError:
-        """Return the error to raise if SQLite's error does not go away in time; raise it now if it never will."""
+        """Return the error to raise if SQLite's error does not go away in time; raise it now if it never
+        will.
+        """
         if errors.busy(error):
             return errors.unavailable(self.path)
         if self._connection is None:  # while it was opened; perhaps files were removed just then
@@ -218,7 +234,9 @@ class Database:
         else:
             struck = str(error) == STRUCK  # twice in a row: the witness is no more
             again = struck or self._identity is None or not self._identity.holds()
-            self._verify_at, self._unmoved = 0.0, None  # the next step sees to it
+            unmoved, self._verify_at, self._unmoved = self._unmoved, 0.0, None  # the next step sees to it
+            if unmoved is not None:
+                unmoved.raise_interrupt()  # the first of the two, or a Ctrl-C would be lost with the witness
         if again:
             return errors.unavailable(self.path)
         raise errors.translated(error, self.path) from error
@@ -232,12 +250,19 @@ class Database:
         reader = self._reader
         assert reader is not None
         reader.now = self.clock.now()
-        return work(reader, *args)
+        try:
+            return work(reader, *args)
+        except InterlockError:
+            raise
+        except errors.ODD_ROW as error:
+            raise errors.odd_row(self.path, error) from error
 
     def read_verified(
         self, until: float, now: float, statement: str, values: tuple[object, ...]
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that reads, for what a grant is based on: the files' names led to them even after that."""
+        """Return the rows of a statement that reads, for what a grant is based on: the files' names led to
+        them even after that.
+        """
         return self._quickly(until, now, self._read_verified, statement, values)
 
     def _read_verified(
@@ -274,7 +299,12 @@ class Database:
                 raise Moved
             now = self.clock.now()  # after it began: nobody writes from here on
             transaction = Transaction(connection, cursor, now, liveness.life, liveness.alive)
-            result = work(transaction, *args)
+            try:
+                result = work(transaction, *args)
+            except InterlockError:
+                raise
+            except errors.ODD_ROW as error:
+                raise errors.odd_row(self.path, error) from error
             cursor.execute("commit")  # a kept statement; the one of `with` would be parsed each time
         return result, transaction.rings
 
@@ -301,7 +331,9 @@ class Database:
         self._verify_at = self.clock.now() + (self._identity.date() or VERIFY_EVERY)
 
     def _wait_for_writers(self, connection: sqlite3.Connection) -> None:
-        """Make sure that nobody is in the middle of a write to the files that are open here; busy if somebody is."""
+        """Make sure that nobody is in the middle of a write to the files that are open here; busy if
+        somebody is.
+        """
         try:
             with connection:
                 connection.execute("begin immediate")
@@ -316,12 +348,17 @@ class Database:
             raise errors.unfit(
                 self.path, "was in use when this process was forked from its parent; connect after the fork"
             )
+        standard_streams.occupy()
         try:
+            ownership.check(self.path)  # before anything is made there, and once more when the file is open
             make_file(self.path)
-            ownership.check(self.path)  # before it is opened; and once more when those beside it are there
             self._enter(inodes(os.path.realpath(self.path), self._kind))
+        except InterlockError:
+            raise
         except FileNotFoundError as error:  # removed again, at once
             raise Unsettled(errors.unavailable(self.path)) from error
+        except OSError as error:  # no free descriptor, or no memory
+            raise Unsettled(errors.not_opened(self.path, error)) from error
         self._verify_at, self._unmoved = 0.0, None  # something may have happened to the files meanwhile
         self._refused = 0
         self.opened += 1
@@ -335,8 +372,13 @@ class Database:
             files.join(self, self._section)
             self._files = files
         with files.opening:
-            self._identity, self.liveness = files.settle()
-            self._connection = connection = connect(self.path, self.clock)
+            try:
+                self._identity, self.liveness = files.settle()
+                files.opening_for(id(self))
+                self._connection = connection = connect(self.path, self.clock)
+            except BaseException:
+                files.failed(id(self))
+                raise
             self._cursor = connection.cursor()
             life, alive = self.liveness.life, self.liveness.alive
             self._reader = Transaction(connection, self._cursor, 0.0, life, alive)
@@ -347,7 +389,7 @@ class Database:
                 self._cursor = None
                 self._connection.close()
                 self._connection = None
-                self._files.left()
+                self._files.left(id(self))
 
     def leave(self) -> None:
         """Close the connection now if no thread uses it; otherwise whoever uses it next sees why."""
@@ -377,9 +419,17 @@ class Database:
             unmask(error, missed)
 
     def __del__(self) -> None:
-        connection, self._connection, self._cursor = self._connection, None, None
-        if connection is not None:
-            connection.close()
+        connection, files, reader = self._connection, self._files, self._reader
+        self._connection = self._cursor = None
+        if connection is None or files is None:
+            return
+        stands = True
+        if reader is not None and reader.life and files.is_last(id(self)):
+            with suppress(Exception):  # then nobody knows, and this process stays present
+                reader.now = self.clock.now()
+                stands = outlived(reader, reader.life)
+        connection.close()
+        files.dropped(id(self), stands)
 
     # ---- fork ---------------------------------------------------------------------
 
@@ -410,7 +460,8 @@ class Database:
 def unmask(error: RuntimeError, missed: bool) -> None:
     """Raise it again, unless it only says that a section was not taken.
 
-    That is no news if it was `missed`. Otherwise something interrupted the thread while it waited, and that is raised.
+    That is no news if it was `missed`. Otherwise something interrupted the thread while it waited, and that
+    is raised.
     """
     if error.args != NOT_TAKEN:
         raise error
@@ -432,9 +483,29 @@ def _each(act: Callable[[Database], None]) -> Callable[[], None]:
     return call
 
 
+_process = getpid()  # the one whose connections are in `_databases`
+
+
+def _after_fork_in_child() -> None:
+    global _process
+    _process = getpid()
+    _each(Database.after_fork_in_child)()
+
+
+def _forked_unnoticed() -> None:
+    """In a child that C code has forked without a word to Python: forget what the parent has open, as after
+    any fork.
+
+    Its connections count as the parent's from here on, so the files are refused. Leases of the parent that
+    this child asks only its own memory about still look held: nothing has told us of the fork.
+    """
+    for forget in (_after_fork_in_child, files.after_fork, liveness.after_fork):
+        forget()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_each(Database.before_fork),
         after_in_parent=_each(Database.after_fork_in_parent),
-        after_in_child=_each(Database.after_fork_in_child),
+        after_in_child=_after_fork_in_child,
     )

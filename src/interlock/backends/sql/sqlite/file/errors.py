@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
+import struct
 
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 
@@ -34,6 +36,10 @@ def unavailable(path: str) -> StoreUnavailable:
         f"{path}: other processes kept the file locked all the time; look for one that is stopped, "
         "or that holds a transaction open"
     )
+
+
+def not_opened(path: str, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be opened at the moment ({error.strerror or error})")
 
 
 def log_removed(path: str) -> StoreUnavailable:
@@ -67,6 +73,19 @@ def read_only(path: str) -> StoreUnfit:
     )
 
 
+# How code fails that computes with a row of another shape than ours have.
+ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, struct.error)
+
+
+def odd_row(path: str, error: Exception) -> StoreUnfit:
+    """The error for a row that interlock cannot have written: SQLite stores any type in any column."""
+    return unfit(
+        path,
+        f"has a row that interlock did not write ({type(error).__name__}: {error}); end the programs that "
+        "use the file and move it away (tokens go on from the clock), and see who else may write it",
+    )
+
+
 def translated(error: sqlite3.Error, path: str) -> InterlockError:
     """The error of ours that stands for one of SQLite's: nothing raw reaches a user."""
     code = _code(error)
@@ -76,6 +95,8 @@ def translated(error: sqlite3.Error, path: str) -> InterlockError:
     if primary in (READONLY, PERM, AUTH):
         return read_only(path)
     if primary == CANTOPEN:
+        if (lack := _no_descriptor()) is not None:
+            return not_opened(path, lack)
         return unfit(path, "cannot be opened; check that its directory exists and is writable", errno.EACCES)
     if primary in (CORRUPT, NOTADB):
         return unfit(
@@ -86,6 +107,17 @@ def translated(error: sqlite3.Error, path: str) -> InterlockError:
     if busy(error):
         return unavailable(path)
     return StoreUnavailable(f"{path}: {error} (SQLite result {code})")
+
+
+def _no_descriptor() -> OSError | None:
+    """The error of the system if this process can open no file at all: SQLite does not say why it could
+    not.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error if error.errno in (errno.EMFILE, errno.ENFILE) else None
+    return None
 
 
 def _code(error: sqlite3.Error) -> int:

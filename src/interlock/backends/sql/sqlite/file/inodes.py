@@ -1,18 +1,21 @@
-"""Which files a database really is: the main file, and the shared memory beside it, that this process has open.
+"""Which files a database really is: the main file, and the shared memory beside it, that this process has
+open.
 
-SQLite finds its three files by name, once, when it opens them. If somebody removes the shared memory (`-shm`) while it is in
-use, the next process to come makes a new one. From then on there are two groups of processes, each with locks of its own,
-that write into the same log: two holders, and a damaged file. So every write transaction, once it has the write lock, makes
-sure that the names still lead to the files it has open. If not, it writes nothing; the process closes all its connections
-and starts again with the files that are there now. See "Unlinking or renaming a database file while in use" in SQLite's "How
-To Corrupt An SQLite Database File" (sqlite.org/howtocorrupt.html), and sqlite.org/wal.html on the three files.
+SQLite finds its three files by name, once, when it opens them. If somebody removes the shared memory (`-shm`)
+while it is in use, the next process to come makes a new one. From then on there are two groups of processes,
+each with locks of its own, that write into the same log: two holders, and a damaged file. So every write
+transaction, once it has the write lock, makes sure that the names still lead to the files it has open. If
+not, it writes nothing; the process closes all its connections and starts again with the files that are there
+now. See "Unlinking or renaming a database file while in use" in SQLite's "How To Corrupt An SQLite Database
+File" (sqlite.org/howtocorrupt.html), and sqlite.org/wal.html on the three files.
 
-- A process that has the old files open leaves them only while it holds their write lock: no other process can be in the
-  middle of a write there, and none that checks after that begins one.
-- A newcomer cannot see the old lock. If others are present (see `liveness`) but files are missing, it
-  gives a write that began before the removal a moment (`GRACE`) to end.
-- If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty one, of which
-  the others know nothing. They have the old one open and go on; when the last of them leaves, nothing is lost.
+- A process that has the old files open leaves them only while it holds their write lock: no other process can
+  be in the middle of a write there, and none that checks after that begins one.
+- A newcomer cannot see the old lock. If others are present (see `liveness`) but files are missing, it gives a
+  write that began before the removal a moment (`GRACE`) to end.
+- If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty
+  one, of which the others know nothing. They have the old one open and go on; when the last of them leaves,
+  nothing is lost.
 
 SQLite shares the files among all connections of a process, so `OpenFiles` does too.
 """
@@ -23,7 +26,8 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from contextlib import suppress
+from typing import Any, Protocol
 
 from interlock import native
 from interlock.backends.sql.sqlite.file import errors, ownership
@@ -44,7 +48,10 @@ DATED = frozenset("bcachefs btrfs ext2 ext3 ext4 f2fs overlay tmpfs xfs zfs".spl
 
 
 class Unsettled(Exception):
-    """Files are missing that others have open: ask again in a moment. In the end `error` says what is wrong."""
+    """Files are missing that others have open: ask again in a moment.
+
+    In the end `error` says what is wrong.
+    """
 
     def __init__(self, error: InterlockError) -> None:
         super().__init__(error)
@@ -52,10 +59,8 @@ class Unsettled(Exception):
 
 
 class User(Protocol):
-    """Something that has a connection to the files, or none at the moment."""
+    """Something that may have a connection to the files."""
 
-    @property
-    def connected(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
     def leave(self) -> None:
@@ -81,20 +86,33 @@ class FileIdentity:
 
     def holds_still(self) -> bool:
         """As `holds`, for less: if no name in the directory has changed, neither has one of these."""
-        if self.changed >= 0 and os.fstat(self.directory).st_ctime_ns == self.changed:
-            return True
+        try:
+            if self.changed >= 0 and os.fstat(self.directory).st_ctime_ns == self.changed:
+                return True
+        except OSError:
+            self.undate()
         return self.holds()
+
+    def undate(self) -> None:
+        """Do without the descriptor of the directory: the program has closed it, as daemons close all that
+        they do not know.
+        """
+        self.directory = self.changed = -1
 
     def date(self) -> float:
         """Note when a name in the directory last changed, just before it is found that these have not.
 
-        Returns in how many seconds that is worth another try; 0.0 if it could be done. The time of change has the resolution of the kernel's ticks: one that is only just over could be met a second time.
+        Returns in how many seconds that is worth another try; 0.0 if it could be done. The time of change has
+        the resolution of the kernel's ticks: one that is only just over could be met a second time.
         """
         if self.directory < 0:
             return 0.0
-        changed = os.fstat(
-            self.directory
-        ).st_ctime_ns  # not st_mtime_ns, which stays if the directory is moved
+        try:
+            # Not st_mtime_ns, which stays if the directory is moved.
+            changed = os.fstat(self.directory).st_ctime_ns
+        except OSError:
+            self.undate()
+            return 0.0
         settled = time.time_ns() - changed > SETTLED * 1e9
         self.changed = changed if settled and self.holds() else -1
         return 0.0 if settled else SETTLED
@@ -103,8 +121,9 @@ class FileIdentity:
 class UnmovedFunction:
     """Tells a statement, while it is executed, whether the files are still there.
 
-    SQLite swallows an exception that is raised in a function it calls, be it Ctrl-C. So the function is a generator
-    that never leaves its `try`: what strikes it is kept, the statement does nothing, and `raise_interrupt` raises it.
+    SQLite swallows an exception that is raised in a function it calls, be it Ctrl-C. So the function is a
+    generator that never leaves its `try`: what strikes it is kept, the statement does nothing, and
+    `raise_interrupt` raises it.
     """
 
     def __init__(self, identity: FileIdentity) -> None:
@@ -117,13 +136,22 @@ class UnmovedFunction:
         identity, fstat = self._identity, os.fstat
         while True:
             try:
-                while True:  # as `holds_still`, but for a call that every claim would pay for
+                while True:
+                    # Nothing is asked after an error. If it stays (a full stack, no memory), it would strike
+                    # here again and again, while the statement holds the write lock of the file.
+                    if self._struck is not None:
+                        yield False
+                        continue
+                    # As `holds_still`, but for a call that every claim would pay for.
                     unchanged = (
                         identity.changed >= 0 and fstat(identity.directory).st_ctime_ns == identity.changed
                     )
-                    yield self._struck is None and (unchanged or identity.holds())
+                    yield unchanged or identity.holds()
             except GeneratorExit:
                 return
+            except OSError:
+                # As `undate` does. It cannot strike again: `holds` raises none.
+                identity.directory = identity.changed = -1
             except BaseException as error:
                 self._struck = error
 
@@ -143,6 +171,9 @@ class OpenFiles:
         self._present = kind not in NETWORK
         self.sections: dict[int, CriticalSection] = {}  # in which the connections of this process are used
         self._users: dict[int, weakref.ref[User]] = {}
+        # The users that have a connection, also those that are just being collected.
+        self._connections: set[int] = set()
+        self._new = False  # the life was begun by the last `settle`: no claim was made in it before
         self._identity: FileIdentity | None = None
         self._liveness = Liveness((0, 0))
         self._dated = kind in DATED
@@ -174,14 +205,16 @@ class OpenFiles:
 
     def settle(self) -> tuple[FileIdentity, Liveness]:
         """The files that a new connection of this process will use; `Unsettled` if that is not clear yet."""
-        if self._identity is not None and any(user.connected for user in self.users()):
+        if self._identity is not None and self._connections:
             self._wait_for_files(accompanied=True)
             return self._identity, self._liveness
-        liveness = present(self.path) if self._present else Liveness((0, 0))
-        self._wait_for_files(liveness.accompanied())
+        self._new = False  # first: if what follows fails, the life may be one in which claims stand
+        liveness = present(self.path, self) if self._present else Liveness((0, 0))
         if liveness is not self._liveness:
-            self._liveness.end()  # of a file that is no longer the one under this path
+            self._liveness.end(self)  # of a file that is no longer the one under this path
             self._liveness = liveness
+        self._new = not liveness.life
+        self._wait_for_files(liveness.accompanied())
         liveness.begin(self.path)
         for suffix in (LOG, SHARED):  # ours, before anybody else makes one that SQLite would believe
             make_beside(self.path, suffix)
@@ -204,21 +237,66 @@ class OpenFiles:
         if shared:
             raise errors.log_removed(self.path)
 
-    def left(self) -> None:
-        """A connection was closed. With the last of them goes what would keep the filesystem from being unmounted."""
-        if not any(user.connected for user in self.users()):
-            self.__del__()
+    def opening_for(self, key: int) -> None:
+        """A connection is about to be opened for the user with this key: until `left`, no descriptor may
+        be closed.
+        """
+        self._connections.add(key)
+
+    def left(self, key: int) -> None:
+        """A connection was closed.
+
+        With the last of them goes what would keep the filesystem from being unmounted.
+        """
+        self._connections.discard(key)
+        if not self._connections:
+            self._close_directory()
+
+    def failed(self, key: int) -> None:
+        """No connection could be opened after `settle`: if the life was begun for that one, it ends."""
+        self.left(key)
+        if self._new and not self._connections:
+            self._liveness.end(self)
+
+    # ---- the end of the life of this process there ----------------------------------------
 
     def retire(self) -> None:
         """A store was closed, and no claim of this process stands. With the last store the liveness ends."""
         with self.opening:
-            if all(user.closed for user in self.users()):
-                self._liveness.end()
+            if not self._connections and all(user.closed for user in self.users()):
+                self._liveness.end(self)
 
-    def __del__(self) -> None:
+    def is_last(self, key: int) -> bool:
+        """Whether the user with this key has the only connection."""
+        return self._connections == {key}
+
+    def dropped(self, key: int, stands: bool) -> None:
+        """A user is being collected that was never closed; its connection is closed. Does what `left` and
+        `retire` do.
+
+        If somebody opens or closes a connection just now, perhaps further down on this very thread, nothing
+        is done: a finalizer must not wait, and the next user of the file finds the descriptor and closes it
+        in the end.
+        """
+        self._connections.discard(key)
+        guard: Any = self.opening
+        if not guard._is_owned() and guard.acquire(False):
+            try:
+                if not self._connections:
+                    self._close_directory()
+                    if not stands:
+                        self._liveness.end(self)
+            finally:
+                guard.release()
+
+    def _close_directory(self) -> None:
         directory, self._directory = self._directory, -1
         if directory >= 0:
-            os.close(directory)
+            with suppress(OSError):  # the program may have closed it
+                os.close(directory)
+
+    def __del__(self) -> None:
+        self._close_directory()
 
 
 def _open_directory(path: str) -> int:
@@ -241,12 +319,13 @@ def inodes(path: str, kind: str) -> OpenFiles:
         return found
 
 
-def _after_fork() -> None:
+def after_fork() -> None:
     global _guard
     _guard = native.guard()
     for known in list(_known.values()):
         known.opening = native.guard()
+        known._connections.clear()  # none is ours: see `Database`
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=after_fork)

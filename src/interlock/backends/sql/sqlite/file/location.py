@@ -8,21 +8,25 @@ import stat
 import sys
 from contextlib import suppress
 
-from interlock.backends.sql.sqlite.file import errors
-from interlock.errors import InvalidURL
+from interlock import standard_streams
+from interlock.backends.sql.sqlite.file import errors, ownership
+from interlock.errors import InterlockError, InvalidURL
 
 MOUNTS = "/proc/self/mountinfo"
 
 # Between machines SQLite's write-ahead log has no shared memory, and on many of these not even locks.
 NETWORK = frozenset(
     "9p acfs afs beegfs ceph cifs coda davfs fuse.ceph fuse.davfs fuse.gcsfuse fuse.glusterfs fuse.juicefs "
-    "fuse.moosefs fuse.mfs fuse.rclone fuse.s3fs fuse.sshfs fuse.vmhgfs-fuse fuse.weed gfs gfs2 glusterfs gpfs "
-    "lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb2 smb3 smbfs vboxsf webdav".split()
+    "fuse.moosefs fuse.mfs fuse.rclone fuse.s3fs fuse.sshfs fuse.vmhgfs-fuse fuse.weed gfs gfs2 glusterfs "
+    "gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs panfs pvfs2 smb2 smb3 smbfs vboxsf webdav".split()
 )
 
 
 def default_path() -> str:
-    """The lock file of this user: where programs keep their state on this system."""
+    """The lock file of this user: where programs keep their state on this system.
+
+    `StoreUnfit` if nothing tells where that is.
+    """
     if sys.platform == "win32":
         state = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
     elif sys.platform == "darwin":
@@ -31,35 +35,58 @@ def default_path() -> str:
         state = os.environ.get("XDG_STATE_HOME", "")
         if not os.path.isabs(state):  # the standard says: a relative one is to be ignored
             state = os.path.expanduser("~/.local/state")
+    if not os.path.isabs(state):
+        # Each working directory would have a file of its own, and each file a holder.
+        raise errors.unfit(
+            "the default lock file",
+            "has no place, because HOME is missing or not an absolute path; set $INTERLOCK_URL to the URL "
+            "of a store (sqlite:////path/to/locks.db), or HOME to the home directory of this user",
+            errno.ENOENT,
+        )
     return os.path.join(state, "interlock", "locks.db")
 
 
 def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
     """Check where the file lies, and make it; return its absolute path and the kind of filesystem.
 
-    The directory is made with mode 0700 and the file with 0600: whoever may write it can take any lock.
+    Missing directories are made with mode 0700 and the file with 0600: whoever may write it can take any
+    lock. Nothing is made in a directory that cannot be trusted (see `ownership`).
     """
     if path == ":memory:":
         raise InvalidURL("a lock file cannot be :memory:, which no other process sees; use memory://")
     path = os.path.abspath(default_path() if path is None else path)
+    try:
+        return path, _settle(path, allow_network_filesystem)
+    except InterlockError:
+        raise
+    except OSError as error:  # a name that is too long, or a disk that fails
+        why = f"cannot be reached ({error.strerror or error}); name another file"
+        raise errors.unfit(path, why, error.errno or errno.EINVAL) from error
+
+
+def _settle(path: str, allow_network_filesystem: bool) -> str:
+    """Do the work of `settle` for an absolute path; return the kind of filesystem."""
     if os.path.isdir(path):
         raise errors.unfit(path, f"is a directory; name a file in it, such as {path}/locks.db", errno.EISDIR)
     directory = os.path.dirname(path)
+    standard_streams.occupy()
+    ownership.check(path)
     _make_directory(path, directory)
     kind = filesystem(directory)
     if kind in NETWORK and not allow_network_filesystem:
         raise errors.unfit(
             path,
-            f"lies on a network filesystem ({kind}), where locks between machines cannot be trusted; name a file "
-            "on a local disk, or add ?allow_network_filesystem=1 if only this machine uses it",
+            f"lies on a network filesystem ({kind}), where locks between machines cannot be trusted; name a "
+            "file on a local disk, or add ?allow_network_filesystem=1 if only this machine uses it",
         )
+    ownership.check(path)  # again: another user may have been quicker to make one of the directories
     make_file(path)
-    return path, kind
+    return kind
 
 
 def _make_directory(path: str, directory: str) -> None:
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        _make_private(directory)
     except OSError as error:
         raise errors.unfit(
             path,
@@ -67,6 +94,19 @@ def _make_directory(path: str, directory: str) -> None:
             "make it, or name another file",
             error.errno or errno.EINVAL,
         ) from error
+
+
+def _make_private(directory: str) -> None:
+    """Make a directory and all that are missing above it for us alone, whatever the umask is."""
+    # Not by os.makedirs, which gives its mode to the last one only: the umask decides about the others.
+    if os.path.isdir(directory):
+        return
+    _make_private(os.path.dirname(directory))
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(directory):  # otherwise another process was quicker
+            raise
 
 
 def make_file(path: str) -> None:
@@ -92,7 +132,9 @@ def make_file(path: str) -> None:
 
 
 def make_beside(path: str, suffix: str) -> None:
-    """Make a file of the database, empty, with the owner and mode that SQLite would give it, if there is none."""
+    """Make a file of the database, empty, with the owner and mode that SQLite would give it, if there is
+    none.
+    """
     beside = path + suffix
     if os.path.exists(beside):
         return

@@ -1,6 +1,8 @@
-"""The steps on claims, each inside one transaction: `interlock.backends.sql.steps` says what they do and what they return.
+"""The steps on claims, each inside one transaction: `interlock.backends.sql.steps` says what they do and what
+they return.
 
-`_bell`, `_late` and `_token` are for servers. Here all rings are collected in the transaction, and no request of a process overtakes another.
+`_bell`, `_late` and `_token` are for servers. Here all rings are collected in the transaction, and no request
+of a process overtakes another.
 """
 
 from __future__ import annotations
@@ -53,7 +55,10 @@ class Wish(NamedTuple):
 
 
 def claim(tx: Transaction, floor: int, *asked: Any) -> Rows:
-    """Enter a claim, or answer one that stands. `floor` is the lowest token that it may be given, by the clock."""
+    """Enter a claim, or answer one that stands.
+
+    `floor` is the lowest token that it may be given, by the clock.
+    """
     wish = Wish(*asked)
     position = locate(tx, wish.resource, wish.id)
     while not position.fits(wish.permits, wish.capacity) and remove_dead(
@@ -156,9 +161,11 @@ def release(
 
 
 def _hand_over(tx: Transaction, resource: str, id: str) -> bool:
-    """Remove a holder and admit the claim behind it, if there is one and each takes all; False if it is not so simple.
+    """Remove a holder and admit the claim behind it, if there is one and each takes all; False if it is not
+    so simple.
 
-    Does what the rest of `release` would do, with one look at the queue: nobody else can be let in, or has watched the holder.
+    Does what the rest of `release` would do, with one look at the queue: nobody else can be let in, or has
+    watched the holder.
     """
     front = tx.execute(FRONT, (tx.now, tx.now + SLACK, "q" + resource, resource)).fetchall()
     if not front or front[-1][3] is None:
@@ -183,7 +190,12 @@ def _is_in(tx: Transaction, mine: Row, resource: str) -> bool:
     return position.fits(mine.permits, mine.capacity)
 
 
-def evict(tx: Transaction, resource: str, id: str | None, reason: str, remembered: float) -> Rows:
+def evict(
+    tx: Transaction, resource: str, id: str | None, reason: str, remembered: float, _call: str = ""
+) -> Rows:
+    """`_call` is for servers: no reply is lost on the way from a file of this machine, so nothing is sent
+    again.
+    """
     rows = list(live_rows(tx.execute(CLAIMS["standings"], (resource,)), tx.now))
     inside = admitted([row.permits for row in rows], rows[0].capacity) if rows else 0
     met: list[tuple[Row, bool]] = []
@@ -211,7 +223,7 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
         if times > FEW
     }
     answers: list[tuple[Any, ...]] = []
-    for resource, id, ttl, note, permits, *_ in items:
+    for resource, id, ttl, note, permits, _, waiting in items:
         tokens = known.get(resource)
         low, high = LOWEST, HIGHEST
         if tokens is not None:
@@ -219,7 +231,7 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
         # fmt: off
         row = {
             "resource": resource, "low": low, "high": high, "id": id, "ttl": ttl, "note": note,
-            "now": tx.now, "slack": SLACK, "life": tx.life,
+            "now": tx.now, "slack": SLACK, "life": tx.life, "least": WAITS if waiting else IN,
         }
         # fmt: on
         if tx.execute(CLAIMS["renew"], row).rowcount == 0:
@@ -234,7 +246,9 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
 
 
 def _shrink(tx: Transaction, resource: str, id: str, permits: int) -> bool:
-    """Let a claim take fewer permits, and ring the claims that this lets in or that watched it; whether it took more before."""
+    """Let a claim take fewer permits, and ring the claims that this lets in or that watched it; whether it
+    took more before.
+    """
     mine = standing(tx, resource, id)
     if mine is None or mine.permits <= permits:
         return False

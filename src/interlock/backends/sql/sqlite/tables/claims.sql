@@ -152,14 +152,15 @@ select id, token from claim where resource = ?;
 
 -- name: renew
 -- Moves a lapse further away, never nearer, and never makes a row. :low and :high are the tokens to look between; :note may be
--- null; :life because whoever renews a claim has it. One row is changed if the claim stands.
+-- null; :life because whoever renews a claim has it; :least is the least state that counts: 0 for a place, 1 for a holder, who must not
+-- take a claim that only waits for a lock that is held. One row is changed if the claim stands.
 update claim
 set ttl = case when :now + :ttl > lapses_at then :ttl else ttl end,
     lapses_at = max(lapses_at, :now + :ttl),
     note = coalesce(:note, note),
     life = :life
-where resource = :resource and token between :low and :high and id = :id and state < 2
-  and lapses_at > :now and lapses_at <= :now + ttl + :slack;
+where resource = :resource and token between :low and :high and id = :id
+  and state between :least and 1 and lapses_at > :now and lapses_at <= :now + ttl + :slack;
 
 -- name: shrink
 -- A claim takes fewer permits from now on.

@@ -1,11 +1,11 @@
 """How the queue of one resource moves inside a transaction. The rule itself is `_core.admission`'s.
 
-`state` records which claims have been notified that they are in. Everything that lets a claim in (a release, an eviction, a
-lapse that is noticed, a claim that shrinks) ends in `advance`, which finds exactly the claims that are in and have not been
-notified, and rings them: no herd wakes up, and no claim is missed.
+`state` records which claims have been notified that they are in. Everything that lets a claim in (a release,
+an eviction, a lapse that is noticed, a claim that shrinks) ends in `advance`, which finds exactly the claims
+that are in and have not been notified, and rings them: no herd wakes up, and no claim is missed.
 
-Claims that stay outside know when the claim they watch lapses. If that one leaves before its time, they are rung as well: the
-claim that they must watch now may lapse sooner.
+Claims that stay outside know when the claim they watch lapses. If that one leaves before its time, they are
+rung as well: the claim that they must watch now may lapse sooner.
 """
 
 from __future__ import annotations
@@ -74,14 +74,18 @@ class Position:
             self.capacity = capacity  # of nobody, if the last of them was removed just now
 
     def next_lapse(self, tx: Transaction, permits: int, capacity: int) -> float:
-        """When something that a waiter here must watch lapses by itself: `_core.admission.to_watch`, asked of the database."""
+        """When something that a waiter here must watch lapses by itself: `_core.admission.to_watch`, asked
+        of the database.
+        """
         nearest = tx.execute(CLAIMS["nearest"], (self.resource, self.token, capacity - permits)).fetchone()
         if nearest is None and self.taken > capacity:
             nearest = tx.execute(CLAIMS["nearest"], (self.resource, self.token, 0)).fetchone()
         return self.first_lapse if nearest is None else float(nearest[0])
 
     def lives(self, tx: Transaction) -> list[int]:
-        """Whose death would let it come nearer: the next waiter's ahead of it; if there is none, the holders'."""
+        """Whose death would let it come nearer: the next waiter's ahead of it; if there is none, the
+        holders'.
+        """
         which = "life_ahead" if self.waiting else "lives_inside"
         return [life for (life,) in tx.execute(CLAIMS[which], (self.resource, self.token))]
 
@@ -120,10 +124,11 @@ def drop(tx: Transaction, resource: str, tokens: Iterable[int]) -> None:
 
 
 def advance(tx: Transaction, resource: str, asking: str = "") -> None:
-    """Let in and ring the claims that fit now and have not been notified; remove those at the front that have lapsed.
+    """Let in and ring the claims that fit now and have not been notified; remove those at the front that have
+    lapsed.
 
-    The first claim that does not fit is rung too if it waits for all holders alike (a semaphore): others may have come in
-    ahead of it, and it knows nothing of their lapses. The claim that is `asking` is not rung.
+    The first claim that does not fit is rung too if it waits for all holders alike (a semaphore): others may
+    have come in ahead of it, and it knows nothing of their lapses. The claim that is `asking` is not rung.
     """
     taken, widest = 0, 0
     lapsed: list[int] = []
@@ -193,7 +198,8 @@ def live_rows(raw: Iterable[Any], now: float) -> Iterator[Row]:
 
 
 def living(rows: Iterator[Row], alive: Callable[[int], bool], limit: int | None) -> list[Row]:
-    """The first rows, without those of dead processes whom the next claim would remove: holders who leave no room.
+    """The first rows, without those of dead processes whom the next claim would remove: holders who leave no
+    room.
 
     A dead one that is in nobody's way is shown: what it stands for may still matter to others.
     """

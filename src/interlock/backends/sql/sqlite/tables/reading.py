@@ -1,4 +1,6 @@
-"""The steps that change nothing, each answered from one snapshot: `interlock.backends.sql.steps` says what they return."""
+"""The steps that change nothing, each answered from one snapshot: `interlock.backends.sql.steps` says what
+they return.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def outlived(tx: Transaction, life: int) -> bool:
 
 
 def _beyond(prefix: str) -> str | bytes:
-    """The least value above every name with this prefix; a blob, which is above all text, if there is none."""
+    """The least value above every name with this prefix; a blob, which is above all text, if there is
+    none.
+    """
     for index in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[index]) + 1
         if code <= 0x10FFFF:

@@ -1,4 +1,6 @@
-"""The steps on registers and watchers, each inside one transaction: `interlock.backends.sql.steps` says what they do."""
+"""The steps on registers and watchers, each inside one transaction: `interlock.backends.sql.steps` says
+what they do.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def read(tx: Transaction, name: str) -> Rows:
 
 
 def _present(tx: Transaction, name: str) -> Any:
-    """Its value, its version and the id that wrote it; None if it does not exist, or was deleted too long ago."""
+    """Its value, its version and the id that wrote it; None if it does not exist, or was deleted too long
+    ago.
+    """
     row = tx.execute(REGISTERS["read"], (name,)).fetchone()
     return None if row is None or (row[3] is not None and not live(tx.now, row[3], REMEMBERED)) else row
 

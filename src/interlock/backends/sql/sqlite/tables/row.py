@@ -30,6 +30,9 @@ class Row(NamedTuple):
         return live(now, self.lapses_at, self.ttl)
 
     def described(self, now: float) -> tuple[Any, ...]:
-        """The columns of `steps.QUEUE`. `since` counts from the admission, or for a waiter from when it came."""
+        """The columns of `steps.QUEUE`.
+
+        `since` counts from the admission, or for a waiter from when it came.
+        """
         age, lapses_in = now - self.since, self.lapses_at - now
         return self.token, self.id, self.permits, self.capacity, age, lapses_in, self.note, self.who

@@ -1,4 +1,6 @@
-"""The step that removes lapsed rows where nobody looks any more, a slice at a time: see `interlock.backends.sql.sweep`."""
+"""The step that removes lapsed rows where nobody looks any more, a slice at a time: see
+`interlock.backends.sql.sweep`.
+"""
 
 from __future__ import annotations
 

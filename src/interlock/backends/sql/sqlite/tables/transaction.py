@@ -27,7 +27,9 @@ class Connection(Protocol):
 
 
 class Transaction:
-    """One transaction: how it runs statements, what time it is, who lives, and whom to ring once it is committed."""
+    """One transaction: how it runs statements, what time it is, who lives, and whom to ring once it is
+    committed.
+    """
 
     __slots__ = ("alive", "change", "execute", "life", "now", "rings")
 
@@ -36,8 +38,9 @@ class Transaction:
     ) -> None:
         """`cursor` is one of the connection."""
         self.execute = connection.execute
-        # As `execute`, for a statement that finds no rows: it makes no cursor. One that reads needs its own, which an interrupt
-        # destroys before all rows are fetched; a shared one would keep its snapshot, and what is read next would be old.
+        # As `execute`, for a statement that finds no rows: it makes no cursor. One that reads needs its own,
+        # which an interrupt destroys before all rows are fetched; a shared one would keep its snapshot, and
+        # what is read next would be old.
         self.change = cursor.execute
         self.now = now
         self.life = life  # of this process

@@ -21,7 +21,9 @@ class Leases(Protocol):
 
 
 Presentable: TypeAlias = "Lease | Leases | Iterable[Lease] | str"
-"""What a guard accepts: a lease, several leases, or the name of a resource, whose token is given beside it."""
+"""What a guard accepts: a lease, several leases, or the name of a resource, whose token is given beside
+it.
+"""
 
 
 @record
@@ -36,8 +38,9 @@ class Presented:
 def presented(lease: Lease | str, token: int | None = None, *, shared: bool = False) -> Presented:
     """Return the token of a lease that is held, or of `(resource, token)`.
 
-    Raises `LeaseLost` or `NotHeld` if the lease is known to have ended. Unless `shared`, it refuses a lease that others
-    may hold beside it: a guard that keeps the highest token would refuse all of them but the last.
+    Raises `LeaseLost` or `NotHeld` if the lease is known to have ended. Unless `shared`, it refuses a lease
+    that others may hold beside it: a guard that keeps the highest token would refuse all of them but the
+    last.
     """
     if isinstance(lease, Lease):
         if token is not None:
@@ -45,8 +48,8 @@ def presented(lease: Lease | str, token: int | None = None, *, shared: bool = Fa
         lease.check()
         if not shared and lease.permits < lease._claim.capacity:
             raise Unsupported(
-                f"{lease.resource}: a semaphore or a read lock has several holders at once, and this guard would "
-                "accept only the one with the highest token; guard an exclusive lock"
+                f"{lease.resource}: a semaphore or a read lock has several holders at once, and this guard "
+                "would accept only the one with the highest token; guard an exclusive lock"
             )
         return Presented(lease.resource, lease.token, lease)
     if not isinstance(lease, str):
@@ -83,5 +86,7 @@ def checked_token(token: object) -> int:
     if isinstance(token, bool) or not isinstance(token, int):
         raise TypeError(f"a token is an int, not {type(token).__name__}")
     if not 0 < token <= HIGHEST:
-        raise ValueError(f"a token is between 1 and 2**63 - 1, not {token}")
+        # Python refuses to print an int of some thousand digits.
+        shown = str(token) if abs(token) < 10**30 else "one of more than 30 digits"
+        raise ValueError(f"a token is between 1 and 2**63 - 1, not {shown}; pass on the token of a lease")
     return token

@@ -1,0 +1,76 @@
+"""The store port over a master that sentinels watch: a grant or a renewal counts only while a majority of
+them names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from interlock.backends.kit.connect_pace import left_after
+from interlock.backends.redis.replicated import ReplicatedStore
+from interlock.backends.redis.store import RedisStore
+from interlock.errors import StoreUnavailable
+from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
+from interlock.ports import IO_TIMEOUT
+
+if TYPE_CHECKING:
+    from interlock.backends.redis.sentinel.discovery import Sentinels
+
+
+class SentinelStore(RedisStore):
+    """Claims on the present master.
+
+    If no majority of its sentinels agrees on it for a ttl, its word does not count.
+    """
+
+    _route: Sentinels
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        if self._route.agreement.fresh(claim.ttl):  # as of before the question, from which the lease counts
+            return await super().claim(claim, timeout)
+        began, pace = self._runtime.now(), self._route.pace
+        answer = await super().claim(claim, timeout)
+        if type(answer) is Granted:
+            # The time that a new connection would have: the sentinels may have to be asked on new ones.
+            spent = self._runtime.now() - began
+            patience = left_after(timeout, spent) if pace.counts(timeout) else pace.within(timeout)
+            if not await self._route.agreement.confirmed(claim.ttl, self._runtime, patience):
+                # Not released here: see ReplicatedStore.claim.
+                raise StoreUnavailable(f"{claim.resource}: {self._route.disagreement}")
+        return answer
+
+    async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
+        """Wait as every store does, but return no grant of a master that may have been replaced: the caller
+        asks again.
+
+        Otherwise one waiter after the other would believe for as long as its place lives that it holds.
+        """
+        granted = await super().wait(claim, busy, timeout)
+        if granted is None:
+            return None
+        patience = claim.place_ttl / 4
+        return granted if await self._route.agreement.confirmed(claim.ttl, self._runtime, patience) else None
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        until = self._runtime.now() + timeout
+        answers = await super().renew(renewals, timeout)
+        agreement, pairs = self._route.agreement, list(zip(renewals, answers, strict=True))
+        gained = [ask.ttl for ask, answer in pairs if isinstance(answer, Renewed) and not ask.waiting]
+        left = max(0.0, until - self._runtime.now())
+        if not gained or await agreement.confirmed(min(gained), self._runtime, left):
+            return answers
+        return [
+            NoAnswer(f"{ask.resource}: {self._route.disagreement}")
+            if isinstance(answer, Renewed) and not ask.waiting and not agreement.recent(ask.ttl)
+            else answer
+            for ask, answer in pairs
+        ]
+
+
+class ReplicatedSentinelStore(SentinelStore, ReplicatedStore):
+    """The same, where replicas must confirm grants and renewals, too.
+
+    Even a majority of them proves nothing about the master: replicas may join an old one after it was cut
+    off, and clients of the new one need not ask for any.
+    """

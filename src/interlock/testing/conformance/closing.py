@@ -1,0 +1,66 @@
+"""Closing a client: every call that waits in it learns that at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from interlock._core.register import LOOK_AGAIN
+from interlock.errors import ClientClosed
+from interlock.testing.conformance.face import each, got, noted, refused
+from interlock.testing.conformance.suite import Suite
+from interlock.testing.lag import at_most
+
+
+class Closing(Suite):
+    """Calls that wait, in a client that is closed."""
+
+    async def ends_with_its_client(self, call: Callable[[Any], Any]) -> None:
+        """Try up to three times: a call that begins to wait just while its client is closed may miss that, and
+        looks again by itself. One that is never woken misses it each time.
+        """
+        for tries_left in (2, 1, 0):
+            try:
+                await self.ends_at_once(call)
+                return
+            except AssertionError:
+                if not tries_left:
+                    raise
+
+    async def ends_at_once(self, call: Callable[[Any], Any]) -> None:
+        client = self.client()
+        waits = noted(client._core.store)
+        waiting = self.spawn(partial(refused, ClientClosed, partial(call, client)))
+        await self.until(lambda: waits)
+        # A call that is not woken looks again by itself, but only after LOOK_AGAIN seconds.
+        with at_most(LOOK_AGAIN / 2, "the call was not woken"):
+            await got(client.close())
+            await waiting.result()
+
+    async def test_a_watch_of_a_queue_ends(self) -> None:
+        await self.ends_with_its_client(lambda client: seen_all(client.watch(self.name)))
+
+    async def test_an_observer_of_an_election_ends(self) -> None:
+        await self.ends_with_its_client(lambda client: seen_all(client.election(self.name).observe()))
+
+    async def test_a_watch_of_a_register_ends(self) -> None:
+        self.needs(registers=True)
+        await self.ends_with_its_client(lambda client: seen_all(client.register(self.name).watch()))
+
+    async def test_the_wait_for_an_event_ends(self) -> None:
+        self.needs(registers=True)
+        await self.ends_with_its_client(lambda client: client.event(self.name).wait())
+
+    async def test_the_wait_for_a_latch_ends(self) -> None:
+        self.needs(registers=True)
+        await self.ends_with_its_client(lambda client: client.latch(self.name, 2).wait())
+
+    async def test_the_wait_at_a_barrier_ends(self) -> None:
+        self.needs(registers=True, shares=("any", "pairwise"))
+        await self.ends_with_its_client(lambda client: client.barrier(self.name, 2).wait())
+
+
+async def seen_all(iterator: Any) -> None:
+    async for _ in each(iterator):
+        pass

@@ -1,0 +1,270 @@
+"""A holder whose master may have been replaced gains no time: replicas, or a majority of the sentinels, must vouch for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+
+import interlock
+from interlock import aio
+from interlock._core.drive import drive
+from interlock.errors import StoreUnavailable
+from interlock.model import Renewal
+from interlock.testing.lag import at_most, stretched
+from tests.patience import PATIENCE, until
+from tests.redis import clusters
+from tests.redis.holders import FACES, Face, Holder
+from tests.redis.sentinels import SERVICE, SentinelSet, watched
+from tests.redis.test_chaos import Waiter
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[SentinelSet]:
+    """A set-up with passwords, whose replicas and sentinels are stopped and go on."""
+    with watched(2, "secret") as made:
+        yield made
+
+
+def url_of(guarded: SentinelSet, **options: str) -> str:
+    url = guarded.url(f"{uuid4().hex}:", 0, sentinel_password="s-secret", **options)
+    return url.replace("://", "://:secret@", 1)
+
+
+@contextmanager
+def silent(guarded: SentinelSet, *numbers: int) -> Iterator[None]:
+    """Sentinels that answer nobody."""
+    pids = [guarded.sentinels[number].pid for number in numbers]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+class Hopeful(Waiter):
+    """Waits for a lock, and may be told that there is nobody to ask."""
+
+    def run(self) -> None:
+        with suppress(StoreUnavailable):
+            super().run()
+
+
+class TestReplicas:
+    @pytest.mark.parametrize("face", FACES)
+    def test_a_lease_that_replicas_do_not_confirm_is_lost_within_one_ttl(
+        self, guarded: SentinelSet, face: Face
+    ) -> None:
+        ttl = stretched(1.5)
+        guarded.await_attached(2)
+        with Holder(url_of(guarded, replicas="majority"), "x", ttl, face) as holder:
+            with guarded.deaf(), at_most(ttl, "it was renewed though no replica knows of it"):
+                assert holder.lost.wait(PATIENCE)
+
+    def test_one_replica_of_two_is_a_majority(self, guarded: SentinelSet) -> None:
+        ttl = stretched(0.6)
+        guarded.await_attached(2)
+        dead = guarded.replicas()[0]
+        with Holder(url_of(guarded, replicas="majority"), "x", ttl) as holder, dead.frozen():
+            assert not holder.lost.wait(3 * ttl)
+
+    def test_a_renewal_by_hand_says_how_many_confirmed(self, guarded: SentinelSet) -> None:
+        guarded.await_attached(2)
+        client = interlock.connect(url_of(guarded, replicas="majority"), ttl=30)
+        with client.lock("x") as lease:
+            before = lease.deadline
+            with (
+                guarded.deaf(),
+                pytest.raises(StoreUnavailable, match="0 of the 1 replicas wanted confirmed"),
+            ):
+                lease.renew()
+            assert lease.deadline == before
+            guarded.await_attached(2)
+            lease.renew()
+            assert lease.deadline > before
+        client.close()
+
+    @pytest.mark.parametrize("deployment", ["sentinel", "cluster"])
+    def test_a_task_renews_by_hand_on_a_connection_that_may_wait(
+        self, guarded: SentinelSet, deployment: str
+    ) -> None:
+        url = url_of(guarded, replicas="majority")
+        if deployment == "cluster":
+            url = clusters.steady().url(f"{uuid4().hex}:", replicas="majority")
+        else:
+            guarded.await_attached(2)
+
+        async def main() -> None:
+            async with aio.connect(url, ttl=30) as client, client.lock("x") as lease, client.lock("y"):
+                before = lease.deadline
+                await lease.renew()
+                assert lease.deadline > before
+
+        asyncio.run(main())
+
+    def test_a_renewal_that_changes_nothing_is_written_all_the_same(self, guarded: SentinelSet) -> None:
+        """From Redis 7.2 on, a connection that wrote nothing is told that every replica has what it wrote."""
+        client = interlock.connect(url_of(guarded, replicas="majority"), ttl=30)
+        with guarded.admin() as admin:
+            for capacity in (1, 2):
+                with client.semaphore(f"s{capacity}", capacity=capacity) as lease:
+                    store = client._core.store
+                    before = _written(admin)
+                    assert drive(store.renew([Renewal(lease.resource, lease.id, 0.001)], 5.0))
+                    assert _written(admin) == before + 1
+        client.close()
+
+
+class TestSentinels:
+    @pytest.mark.parametrize(
+        ("face", "options"),
+        [
+            *((face, {}) for face in FACES),
+            *(("sync", {"replicas": many}) for many in ("1", "majority", "all")),
+        ],
+    )
+    def test_without_a_majority_a_lease_is_lost_within_two_ttls(
+        self, guarded: SentinelSet, face: Face, options: dict[str, str]
+    ) -> None:
+        ttl = stretched(1.5)
+        guarded.await_attached(2)
+        with Holder(url_of(guarded, **options), "x", ttl, face) as holder:
+            with silent(guarded, 1, 2), at_most(2 * ttl, "it was renewed without a majority"):
+                assert holder.lost.wait(PATIENCE)
+
+    def test_without_a_majority_nothing_is_granted_for_longer_than_a_ttl(self, guarded: SentinelSet) -> None:
+        ttl = stretched(1.0)
+        client = interlock.connect(url_of(guarded), ttl=ttl)
+        with client.lock("y"):
+            pass
+        with silent(guarded, 0, 2):
+            with pytest.raises(StoreUnavailable, match="no majority of the sentinels"):
+                end = time.monotonic() + 4 * ttl
+                while time.monotonic() < end:
+                    with client.lock("x", timeout=2 * ttl):
+                        pass
+            fresh = interlock.connect(url_of(guarded), ttl=ttl)
+            with pytest.raises(StoreUnavailable, match="no majority of the sentinels"):
+                fresh.lock("x").acquire(timeout=0.3)
+            fresh.close()
+            assert client.inspect("x").standings == ()
+        with client.lock("x", timeout=PATIENCE):
+            pass
+        client.close()
+
+    def test_without_a_majority_no_waiter_is_let_in(self, guarded: SentinelSet) -> None:
+        ttl, url = stretched(1.0), url_of(guarded)
+        holder, client = (interlock.connect(url, ttl=ttl) for _ in range(2))
+        lease = holder.lock("x").acquire(timeout=PATIENCE)
+        assert lease
+        waiter = Hopeful(client, "x", timeout=6 * ttl)
+        with silent(guarded, 0, 1):
+            until(lambda: lease.state is interlock.State.LOST)
+            # Its claim is taken back, and the old master hands the lock over.
+            until(lambda: [one.id for one in client.inspect("x").holders] not in ([], [lease.id]))
+            waiter.join(PATIENCE)
+            assert not waiter.is_alive()
+            assert not waiter.lease
+        holder.close()
+        client.close()
+
+    def test_a_majority_is_enough(self, guarded: SentinelSet) -> None:
+        ttl = stretched(1.0)
+        with Holder(url_of(guarded), "x", ttl) as holder, silent(guarded, 0):
+            assert not holder.lost.wait(4 * ttl)
+
+    def test_one_sentinel_of_a_url_speaks_for_those_that_it_hears(self, guarded: SentinelSet) -> None:
+        ttl = stretched(1.0)
+        first, *others = (f"127.0.0.1:{sentinel.port}" for sentinel in guarded.sentinels)
+        url = url_of(guarded).replace(",".join([first, *others]), first)
+        with Holder(url, "x", ttl) as holder:
+            assert not holder.lost.wait(4 * ttl)
+            with silent(guarded, 1, 2), at_most(2 * ttl + 3, "it was renewed without a majority"):
+                assert holder.lost.wait(PATIENCE)
+
+    def test_one_sentinel_that_is_named_twice_is_no_majority(self, guarded: SentinelSet) -> None:
+        first, *others = (f"127.0.0.1:{sentinel.port}" for sentinel in guarded.sentinels)
+        url = url_of(guarded).replace(
+            ",".join([first, *others]), f"{first},{first.replace('127.0.0.1', 'localhost')}"
+        )
+        client = interlock.connect(url, ttl=1)
+        with silent(guarded, 1, 2):
+            until(lambda: not _acquired(client))
+        client.close()
+
+    def test_a_master_that_the_sentinels_have_left_is_left_though_it_still_answers(self) -> None:
+        with watched() as fragile, Holder(fragile.url(), "x", 6) as holder:
+            old = fragile.master()
+            with fragile.admin(old) as admin:
+                # It cannot be demoted from now on, as if only its clients could reach it.
+                admin.execute_command("ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+                fragile.await_attached(2)
+                with fragile.sentinels[0].ask() as sentinel:
+                    sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
+                fragile.await_other_than(old)
+                until(lambda: not admin.exists("x"))
+                assert _replication(admin)["role"] == "master"
+                with fragile.admin() as new:
+                    until(lambda: new.exists("x") or holder.lost.is_set())
+
+
+class TestCluster:
+    @pytest.mark.parametrize("face", FACES)
+    def test_a_lease_that_replicas_do_not_confirm_is_lost_within_one_ttl(self, face: Face) -> None:
+        ttl, cluster, prefix = stretched(1.5), clusters.steady(), f"{uuid4().hex}:"
+        name = cluster.name_on(0, prefix)
+        cluster.await_followed()
+        with Holder(cluster.url(prefix, replicas="majority"), name, ttl, face) as holder:
+            with (
+                cluster.deaf(cluster.replicas[0], cluster.masters[0]),
+                at_most(ttl, "it was renewed though no replica knows of it"),
+            ):
+                assert holder.lost.wait(PATIENCE)
+        until(cluster.with_source)
+        cluster.await_followed()
+
+    def test_leases_of_other_shards_are_kept(self) -> None:
+        ttl, cluster, prefix = stretched(1.0), clusters.steady(), f"{uuid4().hex}:"
+        client = interlock.connect(cluster.url(prefix, replicas="majority"), ttl=ttl)
+        lost = []
+        for shard in range(3):
+            for number in range(3):
+                name = cluster.name_on(shard, prefix, f"s{number}")
+                assert client.lock(name, on_lost=lambda lease: lost.append(lease.resource)).acquire()
+        with cluster.deaf(cluster.replicas[1], cluster.masters[1]):
+            until(lambda: len(lost) == 3)
+        assert {cluster.shard(f"{prefix}{name}") for name in lost} == {1}
+        client.close()
+        until(cluster.with_source)
+        cluster.await_followed()
+
+
+def _written(admin: redis.Redis) -> int:
+    """How often a server was told to move an expiry. A script's commands are counted, too."""
+    facts: Any = admin.info("commandstats")
+    return int(facts.get("cmdstat_pexpire", {"calls": 0})["calls"])
+
+
+def _replication(admin: redis.Redis) -> dict[str, Any]:
+    facts: Any = admin.info("replication")
+    return dict(facts)
+
+
+def _acquired(client: interlock.Client) -> bool:
+    try:
+        with client.lock("x", timeout=0.2):
+            return True
+    except StoreUnavailable:
+        return False

@@ -1,0 +1,149 @@
+"""The connection of a client: servers that are dead, mute or of another product, requests that are too long, and dropped clients."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+import interlock
+from interlock import aio
+from interlock.errors import InterlockError, InvalidSetting, Unreached
+from interlock.testing.lag import at_most, stretched
+from tests.attacks.servers.between import OTHERS
+from tests.patience import PATIENCE, until
+from tests.redis.test_errors import answering
+from tests.server_process import free_port
+from tests.zookeeper.ensemble import Servers
+from tests.zookeeper.stores import link_of
+
+CONNECT = 0.5  # seconds
+DEAD = 2.0  # seconds that are given to a dead server: three times as many are seen on a busy machine, too
+THREAD = "interlock-zookeeper"
+
+
+def connections() -> int:
+    """How many threads of connections there are."""
+    return sum(thread.name == THREAD for thread in threading.enumerate())
+
+
+def files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("mute", [False, True])
+def test_a_server_that_is_dead_costs_one_connect_timeout_in_all(mute: bool) -> None:
+    with answering(b"") as listening:
+        port = listening if mute else free_port()
+        with interlock.connect(f"zookeeper://127.0.0.1:{port}", connect_timeout=DEAD) as client:
+            with at_most(DEAD + stretched(0.25)), pytest.raises(Unreached):
+                client.lock("x").acquire()
+            with at_most(DEAD + stretched(0.25)), pytest.raises(Unreached):
+                client.register("x").read()
+
+
+def failing_client() -> None:
+    client = interlock.connect(f"zookeeper://127.0.0.1:{free_port()}", connect_timeout=0.1)
+    with pytest.raises(Unreached):
+        client.lock("x").acquire(timeout=0.1)
+
+
+@pytest.mark.parametrize("kind", ["connected", "used", "failed", "async", "waiting"])
+def test_a_client_that_is_dropped_without_close_leaves_neither_a_thread_nor_a_socket(
+    url: str, kind: str
+) -> None:
+    def used() -> None:
+        client = interlock.connect(url)
+        with client.lock("x"):
+            client.register("r").update(lambda _: 1)
+        assert link_of(client).session
+
+    def connected() -> None:
+        client = interlock.connect(url)
+        assert not client.lock("x").locked()
+
+    def waiting() -> None:
+        with interlock.connect(url) as other, other.lock("x"):
+            client = interlock.connect(url)
+            assert not client.lock("x").acquire(timeout=0.2)
+
+    async def use() -> None:
+        client = aio.connect(url)
+        async with client.lock("x"):
+            pass
+
+    drop: Callable[[], None] = {
+        "connected": connected,
+        "used": used,
+        "failed": failing_client,
+        "async": lambda: asyncio.run(use()),
+        "waiting": waiting,
+    }[kind]
+    drop()  # whatever the first one leaves behind is made once, as a cache is
+    gc.collect()
+    until(lambda: not connections())
+    before = files()
+    for _ in range(3):
+        drop()
+    gc.collect()
+    until(lambda: not connections())
+    until(lambda: files() <= before)
+
+
+def test_the_session_of_a_dropped_client_ends_with_it(ensemble: Servers) -> None:
+    """The servers would keep it for as long as its thread writes to it."""
+    kazoo = KazooClient(hosts=ensemble.hosts)
+    kazoo.start()
+    try:
+        client = interlock.connect(ensemble.fresh(session=60))
+        with client.lock("x"):
+            pass
+        link, session = link_of(client), link_of(client).session
+        assert session is not None
+        link.beat(session, None)
+        until(lambda: session.node_made)
+        path = link.paths.session(session.number)
+        assert kazoo.exists(path)
+        del client, link
+        gc.collect()
+        until(lambda: not kazoo.exists(path))
+    finally:
+        kazoo.stop()
+        kazoo.close()
+
+
+@pytest.mark.parametrize("product", [product for product, reply in OTHERS.items() if reply])
+def test_another_product_on_the_port_is_called_that_and_no_quorum_is_blamed(product: str) -> None:
+    with answering(OTHERS[product]) as port:
+        with interlock.connect(f"zookeeper://127.0.0.1:{port}", connect_timeout=CONNECT) as client:
+            with pytest.raises(InterlockError) as refusal:
+                client.lock("x").acquire(timeout=0.1)
+    text = str(refusal.value)
+    assert f"127.0.0.1:{port}" in text
+    assert "not ZooKeeper" in text
+    assert "quorum" not in text
+
+
+def test_a_value_that_is_longer_than_a_request_may_be_is_refused_and_the_connection_stays(
+    ensemble: Servers,
+) -> None:
+    """The servers hang up on a longer one, and every lease of the client is in doubt."""
+    doubts: list[object] = []
+    with interlock.connect(ensemble.fresh()) as client:
+        link_of(client).on_doubt.append(lambda: doubts.append(1))
+        register = client.register("r")
+        longest = client._core.store.traits.largest_value
+        assert longest is not None
+        assert register.compare_and_set(0, "x" * (longest - 2))  # JSON adds two quotation marks
+        for more in (1, 40_000, 47_000):
+            with pytest.raises(InvalidSetting, match=f"at most {longest}"):
+                register.update(lambda _, more=more: "x" * (longest - 2 + more))  # type: ignore[misc]
+        assert len(register.read().value) == longest - 2
+        with client.lock("x", timeout=PATIENCE):
+            pass
+    assert not doubts
