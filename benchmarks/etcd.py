@@ -32,7 +32,7 @@ from interlock.backends.etcd.wire.messages import (
     GRANT,
     TXN,
     LeaseAnswer,
-    created_at,
+    compare_create_revision,
     delete_op,
     put,
     put_op,
@@ -69,7 +69,9 @@ def address(hosts: str) -> Address:
 def bare_requests(lease: int, name: str) -> tuple[bytes, bytes]:
     """The Txn that creates a key under a lease, and the one that deletes it."""
     key = f"bare/{name}/{uuid4().hex}".encode()
-    return txn([created_at(key, 0)], [put_op(put(key, b"x" * 100, lease))]), txn([], [delete_op(key)])
+    return txn([compare_create_revision(key, 0)], [put_op(put(key, b"x" * 100, lease))]), txn(
+        [], [delete_op(key)]
+    )
 
 
 def bare_pair(hosts: str) -> Iterator[Measure]:

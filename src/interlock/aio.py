@@ -310,7 +310,7 @@ class _Decorator(DecoratorMixin):
         @wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Any, Any]:
             async with lock(args, kwargs) as held:
-                body, generator = self._iterate(held, function), function(*args, **kwargs)
+                body, generator = self._lend_to_generator(held, function), function(*args, **kwargs)
                 step = generator.asend(None)
                 while True:
                     try:
@@ -333,7 +333,7 @@ class _Decorator(DecoratorMixin):
 
         return guarded
 
-    def _iterate(self, held: Any, function: object) -> _Steps:
+    def _lend_to_generator(self, held: Any, function: object) -> _Steps:
         """Make the generator the owner of the lease for as long as it is iterated."""
         return _Steps([held], function)
 
@@ -422,7 +422,7 @@ class RLock(_AnyLock):
     the store.
     """
 
-    def _iterate(self, held: Lease, function: object) -> _Steps:
+    def _lend_to_generator(self, held: Lease, function: object) -> _Steps:
         return _Steps([held], function, moves=False)
 
 
@@ -535,7 +535,7 @@ class MultiLock(MultiLockMixin, _Decorator):
     else:
         __aexit__ = ExitMethod(_leave_soon)
 
-    def _iterate(self, held: MultiLease, function: object) -> _Steps:
+    def _lend_to_generator(self, held: MultiLease, function: object) -> _Steps:
         return _Steps(held.leases, function)
 
 
@@ -879,7 +879,7 @@ class Client(
         """
         after = ""
         while names := await watching.page(self._core, prefix, after):
-            for name in watching.shown(names):
+            for name in watching.without_internal_queues(names):
                 yield name
             after = names[-1]
 

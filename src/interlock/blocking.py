@@ -168,13 +168,13 @@ class _Decorator(DecoratorMixin):
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, Any, R]:
             with lock(args, kwargs) as held:
-                iteration = self._iterate(held, function)
+                iteration = self._lend_to_generator(held, function)
                 steps: Any = Steps(iteration, function(*args, **kwargs))
                 return cast(R, (yield from steps))
 
         return guarded
 
-    def _iterate(self, held: Any, function: object) -> Iteration:
+    def _lend_to_generator(self, held: Any, function: object) -> Iteration:
         """Make the generator the owner of the lease for as long as it is iterated."""
         from interlock._runtime.generators import Iteration
 
@@ -277,7 +277,7 @@ class RLock(_AnyLock):
 
     _core: Reentrant
 
-    def _iterate(self, held: Lease, function: object) -> Iteration:
+    def _lend_to_generator(self, held: Lease, function: object) -> Iteration:
         from interlock._runtime.generators import Iteration
 
         return Iteration([held], function, moves=False)
@@ -410,7 +410,7 @@ class MultiLock(MultiLockMixin, _Decorator):
             drive(self._core.leave(statement.entered or self._core.exit(), error))
             statement.end()
 
-    def _iterate(self, held: MultiLease, function: object) -> Iteration:
+    def _lend_to_generator(self, held: MultiLease, function: object) -> Iteration:
         from interlock._runtime.generators import Iteration
 
         return Iteration(held.leases, function)
@@ -746,7 +746,7 @@ class Client(
 
         after = ""
         while names := drive(watching.page(self._core, prefix, after)):
-            yield from watching.shown(names)
+            yield from watching.without_internal_queues(names)
             after = names[-1]
 
     def watch(self, name: str, timeout: float | None = None) -> Iterator[Queue]:

@@ -14,11 +14,11 @@ from interlock.backends.etcd.algorithm.sessions import OwnClaim, Session
 from interlock.backends.etcd.wire import values
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
-    created_at,
+    compare_create_revision,
+    compare_mod_revision,
     delete_op,
     get,
     get_op,
-    modified_at,
     nothing_in,
     put,
     put_op,
@@ -49,12 +49,12 @@ def plain(
     keys: Keys, mine: bytes, lease: int, claim: Claim, floor: tuple[int, int]
 ) -> bytes:  # as the head of `claiming` tells it
     folder, gone, (since, above) = keys.folder(claim.resource), keys.gone(claim.id), floor
-    sound = [created_at(gone, 0), modified_at(keys.floor, since)]
+    sound = [compare_create_revision(gone, 0), compare_mod_revision(keys.floor, since)]
     alone = [] if claim.queued else [nothing_in(*folder)]
     enter, reads = put_op(put(mine, claim_value(claim, above), lease)), view.looks(claim, folder)
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
     entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
-    inner = txn([*sound, created_at(mine, 0), *alone], [enter, *entered], otherwise)
+    inner = txn([*sound, compare_create_revision(mine, 0), *alone], [enter, *entered], otherwise)
     return txn([*sound, nothing_in(*folder)], [enter], [txn_op(inner)])
 
 
@@ -75,7 +75,10 @@ def test_a_removal_compares_and_deletes(created: int) -> None:
     for keys in BOTH_KEYS:
         for claim in CLAIMS:
             mine = keys.claim(claim.resource, "word")
-            compare = [created_at(keys.gone(claim.id), 0), *([created_at(mine, created)] if created else [])]
+            compare = [
+                compare_create_revision(keys.gone(claim.id), 0),
+                *([compare_create_revision(mine, created)] if created else []),
+            ]
             made = claiming._removal(_side(keys), claim.id, mine, created)
             assert decode(made) == decode(txn(compare, [delete_op(mine)]))
 

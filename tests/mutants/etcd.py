@@ -36,8 +36,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/algorithm/registers.py",
             "_write",
-            "side.txn(txn([modified_at(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=False)",
-            "side.txn(txn([modified_at(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=True)",
+            "side.txn(txn([compare_mod_revision(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=False)",
+            "side.txn(txn([compare_mod_revision(key, version)], [put_op(put(key, register_value(id, value), lease))], [get_op(get(key))]), deadline, again=True)",
         ),
         tests=Tests("tests/etcd/test_lost_answers.py", "a_write_whose_answer"),
     ),
@@ -103,7 +103,7 @@ MUTANTS: list[Mutant] = [
         Code(
             CLAIMING,
             "_removal",
-            "compare = compared(created_at(mine, created)) if created else b''",
+            "compare = compared(compare_create_revision(mine, created)) if created else b''",
             "compare = b''",
         ),
         tests=reused("arrives_twice"),
@@ -147,7 +147,7 @@ MUTANTS: list[Mutant] = [
         Code(
             CLAIMING,
             "withdraw",
-            "await side.txn(txn([created_at(key, found.created)], [delete_op(key)]), deadline)",
+            "await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)",
             "await side.txn(txn([], [delete_op(key)]), deadline)",
         ),
         tests=reused("compared_in_the_same_step"),

@@ -73,7 +73,7 @@ def test_what_a_seed_has_found_stays_fixed(spec: QuorumRunSpec) -> None:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    runs = [QuorumRunSpec("long", "tempest", 7).make() for _ in range(2)]
+    runs = [QuorumRunSpec("long", "tempest", 7).world() for _ in range(2)]
     for run in runs:
         run.execute()
     first, second = ([record.pack() for record in run.cluster.history] for run in runs)

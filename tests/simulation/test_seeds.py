@@ -48,7 +48,7 @@ def test_what_a_seed_has_found_stays_fixed(spec: RunSpec) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_same_seed_gives_the_same_run(scenario: str) -> None:
-    runs = [RunSpec(scenario, "tempest", 7).make() for _ in range(2)]
+    runs = [RunSpec(scenario, "tempest", 7).world() for _ in range(2)]
     for run in runs:
         run.execute()
     first, second = ([record.pack() for record in run.cluster.history] for run in runs)

@@ -42,7 +42,7 @@ class NaiveEtcd(Naive):
                 self._ask_etcd(messages.GRANT, messages.grant(int(self._ttl), fresh_lease()))
             ).lease
             enter = messages.put_op(messages.put(key, id.encode(), lease))
-            request = messages.txn([messages.created_at(key, 0)], [enter])
+            request = messages.txn([messages.compare_create_revision(key, 0)], [enter])
             if messages.TxnAnswer(self._ask_etcd(messages.TXN, request)).succeeded:
                 return 0
             self._ask_etcd(messages.REVOKE, messages.of_lease(lease))

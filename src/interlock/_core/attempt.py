@@ -18,7 +18,7 @@ from interlock._core.cohort import TURN, SharedPlace, Turn
 from interlock._core.lease import Lease
 from interlock._core.place import QueuePlace
 from interlock._core.removal import FOR_EVER, release_later, remove
-from interlock._core.signature import all_signed, signed
+from interlock._core.signature import as_present_holder, as_present_holders
 from interlock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -230,7 +230,7 @@ class Attempt:
             queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
         except InterlockError:
             return AcquireTimeout(resource, waited, self.ahead)
-        return AcquireTimeout(resource, waited, self.ahead, all_signed(queue).holders)
+        return AcquireTimeout(resource, waited, self.ahead, as_present_holders(queue).holders)
 
     # ---- the cohort: behind another attempt of the same client ---------------------
 
@@ -361,7 +361,7 @@ class Attempt:
                     answer = await self._after_eviction(answer)
                     continue
                 if isinstance(answer, Busy):  # named in errors
-                    self.ahead, self.holder = answer.ahead, answer.holder and signed(answer.holder)
+                    self.ahead, self.holder = answer.ahead, answer.holder and as_present_holder(answer.holder)
                 self._last_reply = self._runtime.now()
                 if (left := self.left()) <= 0 and isinstance(answer, Granted):
                     # Granted, and used up on arrival, as after a slow connect. Nobody else has it: not a None.

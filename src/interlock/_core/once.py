@@ -13,7 +13,7 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.naming import Arguments, Keywords, Name, Naming
 from interlock._core.settings import Settings
-from interlock._core.signature import all_signed
+from interlock._core.signature import as_present_holders
 from interlock.errors import InterlockError, Skipped
 from interlock.model import Standing
 
@@ -42,7 +42,7 @@ class OnceAttempt(Attempt):
             queue = await self.client.store.inspect(self.claim.resource, patience, limit=1)
         except InterlockError:  # that it was skipped is certain; because of whom is only good to know
             return None
-        return next(iter(all_signed(queue).holders), None)
+        return next(iter(as_present_holders(queue).holders), None)
 
 
 class OnceHolding(Holding):

@@ -129,9 +129,9 @@ class Reentrant:
         entry = self.entry(owner)
         if entry is None or not entry.count(self.mode):
             raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-        await self._go_out(entry, owner)
+        await self._exit_once(entry, owner)
 
-    async def _go_out(
+    async def _exit_once(
         self, entry: Entry, owner: Owner, attempt: ReentrantAttempt | None = None, left: float = FOR_EVER
     ) -> None:
         """Count one less; `attempt` is that of a `with` statement. The last one out gives the lease back."""
@@ -193,7 +193,7 @@ class Reentrant:
                 return
             if not entry.count(self.mode):
                 raise NotHeld(f"{self.resource}: cannot release a lock that the caller does not hold")
-            await self._go_out(entry, attempt.owner, attempt, timing.time_for(error))
+            await self._exit_once(entry, attempt.owner, attempt, timing.time_for(error))
         except Exception as failure:  # a loss; or a store that became unfit
             if error is None:
                 raise

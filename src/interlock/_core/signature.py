@@ -18,7 +18,7 @@ def signature(token: int, who: str) -> str:
     return f"{MARK}{token}{MARK}{who}"
 
 
-def signed(standing: Standing) -> Standing:
+def as_present_holder(standing: Standing) -> Standing:
     """The standing as its present holder's."""
     if not standing.note.startswith(MARK):
         return standing
@@ -26,7 +26,7 @@ def signed(standing: Standing) -> Standing:
     return replaced(standing, token=int(token), who=who, note="")
 
 
-def all_signed(queue: Queue) -> Queue:
+def as_present_holders(queue: Queue) -> Queue:
     if not any(standing.note.startswith(MARK) for standing in queue.standings):
         return queue
-    return replaced(queue, standings=tuple(signed(standing) for standing in queue.standings))
+    return replaced(queue, standings=tuple(as_present_holder(standing) for standing in queue.standings))

@@ -6,7 +6,7 @@ from interlock._core import timing
 from interlock._core.client import Client
 from interlock._core.names import checked_words, printable_name
 from interlock._core.outline import outline
-from interlock._core.signature import all_signed, signed
+from interlock._core.signature import as_present_holder, as_present_holders
 from interlock.errors import InvalidSetting, StoreUnavailable, Unreached
 from interlock.model import Queue, Standing
 from interlock.ports import WAITERS
@@ -23,9 +23,9 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
         client.check_open()
         with client.while_open():
             queue = await client.store.inspect(resource)
-        shown = all_signed(queue)
-        if seen is None or outline(shown) != outline(seen):
-            return shown
+        current = as_present_holders(queue)
+        if seen is None or outline(current) != outline(seen):
+            return current
         left = LOOK_AGAIN if until is None else until - runtime.now()
         if left <= 0:
             return None
@@ -40,7 +40,7 @@ async def watched(client: Client, name: str, seen: Queue | None, timeout: float 
 
 async def inspected(client: Client, name: str) -> Queue:
     client.check_open()
-    return all_signed(await client.store.inspect(printable_name(name)))
+    return as_present_holders(await client.store.inspect(printable_name(name)))
 
 
 async def page(client: Client, prefix: str, after: str) -> list[str]:
@@ -49,7 +49,7 @@ async def page(client: Client, prefix: str, after: str) -> list[str]:
     return await client.store.scan(checked_words(prefix, "a prefix"), after, PAGE)
 
 
-def shown(names: list[str]) -> list[str]:
+def without_internal_queues(names: list[str]) -> list[str]:
     """Without the places where the waiters of conditions stand: those are ours, not the user's."""
     return [name for name in names if not name.endswith(WAITERS)]
 
@@ -61,7 +61,9 @@ async def evicted(
     if not checked_words(reason, "a reason").strip():
         raise InvalidSetting("an eviction needs a reason: its victim is told, and so is the next operator")
     try:
-        met = await client.store.evict(printable_name(name), id, reason, foreign=foreign, no_expiry=no_expiry)
+        removed = await client.store.evict(
+            printable_name(name), id, reason, foreign=foreign, no_expiry=no_expiry
+        )
     except Unreached:
         raise
     except StoreUnavailable as error:
@@ -69,4 +71,4 @@ async def evicted(
         raise StoreUnavailable(
             f"{error}; the eviction may have been applied: look who holds {name} before you repeat it"
         ) from None
-    return [signed(standing) for standing in met]
+    return [as_present_holder(standing) for standing in removed]

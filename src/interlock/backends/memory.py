@@ -327,10 +327,10 @@ class MemoryStore(StoreDefaults):
             victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
             for entry in victims:
                 space.evicted[entry.id] = (reason, now + max(REMEMBERED, entry.claim.ttl))
-            met = [self._standing(entry, now) for entry in victims]
+            removed = [self._standing(entry, now) for entry in victims]
             for entry in victims:
                 space.remove(resource, queue, entry, now)
-            return met
+            return removed
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         def left() -> float:

@@ -12,7 +12,7 @@ from interlock.model import Standing
 def evict(options: Namespace, console: Console) -> int:
     """Evict the holders, or the one claim that was named; exit with 1 when that met nobody."""
     with target_store.open_existing(options.url) as client:
-        met = client.evict(
+        removed = client.evict(
             options.name,
             reason=options.reason,
             id=options.id,
@@ -20,13 +20,13 @@ def evict(options: Namespace, console: Console) -> int:
             no_expiry=options.no_expiry,
         )
     if console.json:
-        evicted = [json_output.of_standing(standing) for standing in met]
+        evicted = [json_output.of_standing(standing) for standing in removed]
         console.document({"resource": options.name, "reason": options.reason, "evicted": evicted})
-        return 0 if met else exit_codes.NOBODY
+        return 0 if removed else exit_codes.NOBODY
     name = formatting.printable(options.name)
-    for standing in met:
+    for standing in removed:
         console.line(f"{name}: {_fate(standing)}")
-    if not met:
+    if not removed:
         whom = (
             "nobody holds it"
             if options.id is None

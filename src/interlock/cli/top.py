@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from interlock import clock
 from interlock._core.drive import drive
-from interlock._core.signature import all_signed
+from interlock._core.signature import as_present_holders
 from interlock.blocking import Client
 from interlock.cli import exit_codes, formatting, json_output, screen, target_store
 from interlock.cli.console import Console
@@ -106,7 +106,10 @@ class Snapshots:
     def _take(self) -> Snapshot:
         names = list(self._client.scan(self._prefix))
         store = self._client._core.store
-        found = [all_signed(drive(store.inspect(name, limit=MOST_CLAIMS))) for name in names[:MOST_RESOURCES]]
+        found = [
+            as_present_holders(drive(store.inspect(name, limit=MOST_CLAIMS)))
+            for name in names[:MOST_RESOURCES]
+        ]
         queues = [queue for queue in found if queue.standings]
         self._remember(queues)
         cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)

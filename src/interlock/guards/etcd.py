@@ -109,7 +109,7 @@ class _Guard:
                 ) from None
             if accepted > shown.token:
                 raise StaleToken(shown.resource, shown.token, accepted)
-            seen = messages.modified_at(mark, kvs[0].modified if kvs else 0)
+            seen = messages.compare_mod_revision(mark, kvs[0].modified if kvs else 0)
             request = messages.txn([seen], writes, [messages.get_op(look)])
             answer = messages.TxnAnswer(
                 await transport.call(messages.TXN, request, deadline, unsure=lambda: unsure.append(True))

@@ -49,7 +49,7 @@ class RunSpec:
             seed,
         )
 
-    def make(self) -> ScenarioRun:
+    def world(self) -> ScenarioRun:
         return ScenarioRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
     @property
@@ -65,7 +65,7 @@ class SessionSpec(RunSpec):
     scenarios = SESSION_SCENARIOS
     command = "python3 dev.py sim --store sessions"
 
-    def make(self) -> ScenarioRun:
+    def world(self) -> ScenarioRun:
         return SessionRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
 
@@ -75,7 +75,7 @@ class RowSpec(RunSpec):
     __slots__ = ()
     command = "python3 dev.py sim --store rows"
 
-    def make(self) -> ScenarioRun:
+    def world(self) -> ScenarioRun:
         return RowRun(self.scenarios[self.scenario], self.weathers[self.weather], self.seed)
 
 
@@ -103,7 +103,7 @@ class Verdict:
 
 def simulate(spec: RunSpec, *, trace: bool = False) -> Verdict:
     """Run one spec and judge it; with `trace`, print what happened, line by line."""
-    run = spec.make()
+    run = spec.world()
     violations = run.execute()
     history = run.cluster.history
     if trace:

@@ -80,7 +80,7 @@ class QuorumRunSpec(RunSpec):
     weathers = WEATHERS
     command = "python3 -m tests.redlock.simulation.scenario_run"
 
-    def make(self) -> QuorumScenarioRun:
+    def world(self) -> QuorumScenarioRun:
         return QuorumScenarioRun(SCENARIOS[self.scenario], self.weather, self.seed)
 
 

@@ -51,9 +51,9 @@ class Assembly:
         self._keeper_connection = KeeperConnection()
 
     def store(self, *, asynchronous: bool) -> RedisStore:
-        return self._on_loop() if asynchronous else self._on_threads(self._runtime)
+        return self._async_store() if asynchronous else self._blocking_store(self._runtime)
 
-    def _on_threads(self, waiting: WaitRuntime) -> RedisStore:
+    def _blocking_store(self, waiting: WaitRuntime) -> RedisStore:
         pool = self._transport(
             lambda route: Pool(route, keeper_connection=self._keeper_connection),
             waiting,
@@ -71,7 +71,7 @@ class Assembly:
         pool = self._transport(lambda route: Pool(route, hurried=True), waiting, BlockingHandshake(), True)
         return self._over(pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake())
 
-    def _on_loop(self) -> RedisStore:
+    def _async_store(self) -> RedisStore:
         """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
         from asyncio import get_running_loop  # here, not above: most programs do without
 

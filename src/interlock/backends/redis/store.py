@@ -358,15 +358,15 @@ class RedisStore(StoreDefaults):
         body = self._keys.claim_keys(resource) + bulk((id or "").encode()) + bulk(reason.encode())
         body += bulk(self._listener.subscription_of(resource)[0]) + bulk(packing.millis(REMEMBERED))
         body += packing.foreign_flags(foreign, no_expiry) + bulk(EVICTED)
-        met: list[Standing] = []
+        removed: list[Standing] = []
         upto = b""
         while True:
             reply = await self._run_once(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
             some, told, upto = understood(self._place, packing.evicted, resource, reply)
             self._notify(told)
-            met += some
+            removed += some
             if not upto:
-                return met
+                return removed
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
         await until_changed(self._runtime, self.inspect, seen, timeout)

@@ -106,16 +106,16 @@ class Quorum:
         if unanswered and limits.longest >= self.usual:
             members.mark_away(unanswered)
         if members.unhealthy:
-            self._keep_for_absent(request, to)
+            self._remember_missed_release(request, to)
             self.recovery.start()
 
     async def notify(self, request: Request, to: Collection[int]) -> None:
         """Send to some nodes without waiting for their replies."""
         if to:
             await self.transport.ask(request, to, (), ignore_reply, self._usual)
-            self._keep_for_absent(request, to)
+            self._remember_missed_release(request, to)
 
-    def _keep_for_absent(self, request: Request, to: Collection[int]) -> None:
+    def _remember_missed_release(self, request: Request, to: Collection[int]) -> None:
         """Send a release again to nodes that are away, when they are back.
 
         A node that comes back from a hang may read its sockets in any order, and so the release before the

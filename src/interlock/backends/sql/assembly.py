@@ -40,15 +40,15 @@ class Assembly:
         self._keeper = KeeperConnection(dialect.place)
 
     def store(self, *, asynchronous: bool) -> ServerStore:
-        return self._on_loop() if asynchronous else self._on_threads()
+        return self._async_store() if asynchronous else self._blocking_store()
 
-    def _on_threads(self) -> ServerStore:
+    def _blocking_store(self) -> ServerStore:
         source = self._dialect.source(self._runtime, blocking=True)
         store = self._over(source, self._runtime)
         store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=True)
         return store
 
-    def _on_loop(self) -> ServerStore:
+    def _async_store(self) -> ServerStore:
         """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
         source = self._dialect.source(self._runtime, blocking=False)
         store = self._over(source, self._runtime, blocking=False)

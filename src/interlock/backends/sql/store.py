@@ -107,10 +107,10 @@ class SqlStore(StoreDefaults, ABC):
     ) -> list[Standing]:
         args = (resource, id, reason, steps.REMEMBERED, f"eviction-{os.urandom(16).hex()}")
         found = await self._run(steps.EVICT, args, self.now() + IO_TIMEOUT)
-        met = rows.evicted(found)
-        for standing in met:
+        removed = rows.evicted(found)
+        for standing in removed:
             self._wakeups.wake("c" + standing.id)
-        return met
+        return removed
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         return rows.queue(resource, await self._run(steps.QUEUE, (resource, limit), self.now() + timeout))

@@ -132,13 +132,13 @@ class Operators:
                 raise ForeignKey(resource, "node", bool(stat.ephemeralOwner))
         if victims:
             await self._tombstones.prepare(deadline)
-        met = [
+        removed = [
             standing
             for standing, place, _ in victims
             if await self._evict(folder, place, standing, reason, deadline)
         ]
         await self._tombstones.sweep(deadline)
-        return met
+        return removed
 
     async def _evict(
         self, folder: str, place: Place, standing: Standing, reason: str, deadline: Deadline

@@ -39,12 +39,12 @@ from interlock.backends.etcd.wire.messages import (
     RANGE,
     RangeAnswer,
     TxnAnswer,
+    compare_create_revision,
+    compare_mod_revision,
     compared,
-    created_at,
     delete_op,
     get,
     get_op,
-    modified_at,
     none_since,
     nothing_in,
     put,
@@ -220,7 +220,11 @@ def _entering(
     reads: list[bytes],
     alone: bytes | None,
 ) -> bytes:
-    compare = [*_sound(keys, gone, since), created_at(mine, 0), *(() if alone is None else (alone,))]
+    compare = [
+        *_sound(keys, gone, since),
+        compare_create_revision(mine, 0),
+        *(() if alone is None else (alone,)),
+    ]
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
     return txn(compare, [put_op(put(mine, value, lease)), *entered], otherwise)
 
@@ -230,7 +234,7 @@ def _sound(keys: Keys, gone: bytes, since: int) -> list[bytes]:
 
     The floor is one of them: whoever does not know of a new one would draw tokens below those of the others.
     """
-    return [created_at(gone, 0), modified_at(keys.floor, since)]
+    return [compare_create_revision(gone, 0), compare_mod_revision(keys.floor, since)]
 
 
 def _quick_request(
@@ -327,7 +331,9 @@ async def _make_way(
         sessions.places[claim.id] = Place(found.created, seen.count - 1, (), asked)
         return
     if sessions.of_lease(found.lease, asked) is not None and sessions.own(found.claim_id) is None:
-        await side.txn(txn([created_at(found.key, found.created)], [delete_op(found.key)]), deadline)
+        await side.txn(
+            txn([compare_create_revision(found.key, found.created)], [delete_op(found.key)]), deadline
+        )
     sessions.places.pop(claim.id, None)
     sessions.move(held, claim.id)
 
@@ -359,10 +365,10 @@ async def _waits_in_crowd(
         return None
     if side.sessions.of_lease(found[0].lease, side.runtime.now()) is not held.session:
         return None
-    return Busy(known.ahead, view.ASK_AGAIN, await _holder(side, claim, deadline))
+    return Busy(known.ahead, view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
 
 
-async def _holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
+async def _ask_for_holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
     """The holder that a crowd waits for.
 
     It is only named in messages, so one waiter of the crowd asks for all of them.
@@ -390,7 +396,7 @@ async def _check_capacity(
     except SettingsMismatch:
         if own is not None:
             await side.txn(
-                txn([created_at(own.key, own.created)], [delete_op(own.key)]), deadline
+                txn([compare_create_revision(own.key, own.created)], [delete_op(own.key)]), deadline
             )  # it has entered: the one withdrawal that is left
         raise
 
@@ -411,7 +417,9 @@ async def _standing(
     if own.lease != session.lease:
         ours = sessions.of_lease(own.lease, asked)
         if ours is None:  # a remnant of a session that has ended: nobody keeps it
-            await side.txn(txn([created_at(own.key, own.created)], [delete_op(own.key)]), deadline)
+            await side.txn(
+                txn([compare_create_revision(own.key, own.created)], [delete_op(own.key)]), deadline
+            )
             sessions.places.pop(claim.id, None)
             raise _Again
         session = ours
@@ -462,7 +470,7 @@ def mark(own: Entry) -> bytes:
     """
     said = {**(own.said or {}), "admitted": round(time.time(), 3)}
     return txn(
-        [created_at(own.key, own.created), modified_at(own.key, own.modified)],
+        [compare_create_revision(own.key, own.created), compare_mod_revision(own.key, own.modified)],
         [put_op(put(own.key, encoded(said), keep_lease=True))],
     )
 
@@ -551,14 +559,14 @@ def _removal(side: Side, id: str, mine: bytes, created: int) -> bytes:
     gone = side.keys.gone(id)
     start, end = _removal_parts(mine, len(gone))
     # If it is not known, an answer is missing, and no later claim ever stands there.
-    compare = compared(created_at(mine, created)) if created else b""
+    compare = compared(compare_create_revision(mine, created)) if created else b""
     return b"".join((start, gone, end, compare))
 
 
 @lru_cache(maxsize=1024)
 def _removal_parts(mine: bytes, gone_size: int) -> list[bytes]:
     gone = blank(0, gone_size)
-    return cut(txn([created_at(gone, 0)], [delete_op(mine)]), gone)
+    return cut(txn([compare_create_revision(gone, 0)], [delete_op(mine)]), gone)
 
 
 async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:
@@ -566,7 +574,10 @@ async def _release_others(side: Side, resource: str, id: str, deadline: CallTime
     found = await side.range(get(*side.keys.folder(resource)), deadline)
     for entry in (Entry(kv) for kv in found.kvs):
         if entry.id == id:
-            compare = [created_at(side.keys.gone(id), 0), created_at(entry.key, entry.created)]
+            compare = [
+                compare_create_revision(side.keys.gone(id), 0),
+                compare_create_revision(entry.key, entry.created),
+            ]
             answer = await side.txn(txn(compare, [delete_op(entry.key)]), deadline, again=False)
             return answer.succeeded
     return False
@@ -598,7 +609,7 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
     said = {**own.said, "lingering": True, "ttl": float(ttl)}
     answer = await side.txn(
         txn(
-            [created_at(gone, 0), created_at(own.key, own.created)],
+            [compare_create_revision(gone, 0), compare_create_revision(own.key, own.created)],
             [put_op(put(own.key, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
         ),
         deadline,
@@ -618,4 +629,4 @@ async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime)
         found = Entry(kv)
         own = side.sessions.own(found.claim_id)
         if found.lease == session.lease and (own is None or own.key != key):
-            await side.txn(txn([created_at(key, found.created)], [delete_op(key)]), deadline)
+            await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)

@@ -15,7 +15,7 @@ from interlock.backends.etcd.wire.messages import (
     TIME_TO_LIVE,
     UPWARDS,
     LeaseAnswer,
-    created_at,
+    compare_create_revision,
     delete_op,
     get,
     get_op,
@@ -102,17 +102,17 @@ async def evict(
     for entry, _ in victims:
         if entry.foreign and not (foreign and (entry.lease or no_expiry)):
             raise ForeignKey(resource, "string", expires=bool(entry.lease))
-    met: list[Standing] = []
+    removed: list[Standing] = []
     call = secrets.token_hex(8)
     for number, (entry, standing) in enumerate(victims):
         try:
             if await _evicted(side, entry, reason, f"{call}-{number}", side.within(timeout)):
-                met.append(standing)
+                removed.append(standing)
         except Unreached as error:
-            if not met:
+            if not removed:
                 raise
             raise StoreUnavailable(str(error)) from None  # some were evicted before
-    return met
+    return removed
 
 
 async def _evicted(side: Side, victim: Entry, reason: str, call: str, deadline: CallTime) -> bool:
@@ -135,5 +135,7 @@ async def _removed(side: Side, victim: Entry, reason: str, call: str, deadline: 
     if not victim.foreign:
         then.append(put_op(put(side.keys.gone(victim.claim_id), evicted(reason), lease)))
     otherwise = [get_op(get(done))]
-    answer = await side.txn(txn([created_at(victim.key, victim.created)], then, otherwise), deadline)
+    answer = await side.txn(
+        txn([compare_create_revision(victim.key, victim.created)], then, otherwise), deadline
+    )
     return answer.succeeded or bool(answer.ranged(0).kvs)

@@ -163,7 +163,9 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTim
         gone = found.ttl < 0  # 0 is what is left of the last second
     # It deletes nothing, so it makes no revision; but a Txn that might change something is an entry of the
     # log.
-    proof = messages.txn([messages.created_at(side.keys.never, 0)], [messages.delete_op(side.keys.never)])
+    proof = messages.txn(
+        [messages.compare_create_revision(side.keys.never, 0)], [messages.delete_op(side.keys.never)]
+    )
     after = TxnAnswer(await line.call(messages.TXN, proof, _time(line, deadline))).header.term
     line.term, line.served = after, time.monotonic()
     if not before == kept.header.term == after:

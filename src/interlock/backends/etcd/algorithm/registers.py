@@ -8,7 +8,7 @@ from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.wire.messages import get, get_op, modified_at, put, put_op, txn
+from interlock.backends.etcd.wire.messages import compare_mod_revision, get, get_op, put, put_op, txn
 from interlock.backends.etcd.wire.values import register_read, register_value
 from interlock.model import Versioned
 
@@ -40,7 +40,7 @@ async def _write(
     lease = await litter_lease(side, deadline) if value is None else 0
     answer = await side.txn(
         txn(
-            [modified_at(key, version)],
+            [compare_mod_revision(key, version)],
             [put_op(put(key, register_value(id, value), lease))],
             [get_op(get(key))],
         ),

@@ -19,7 +19,15 @@ from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.wire.messages import created_at, get, get_op, modified_at, put, put_op, txn
+from interlock.backends.etcd.wire.messages import (
+    compare_create_revision,
+    compare_mod_revision,
+    get,
+    get_op,
+    put,
+    put_op,
+    txn,
+)
 from interlock.backends.etcd.wire.values import Entry, encoded, eviction
 from interlock.backends.kit.listing import BULK, recent
 from interlock.errors import InterlockError, StoreUnavailable
@@ -142,7 +150,7 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
             return True
         answer = await side.txn(
             txn(
-                [created_at(key, own.created), modified_at(key, own.modified)],
+                [compare_create_revision(key, own.created), compare_mod_revision(key, own.modified)],
                 [put_op(put(key, encoded(said), keep_lease=True))],
             ),
             deadline,

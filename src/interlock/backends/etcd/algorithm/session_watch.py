@@ -17,7 +17,7 @@ from interlock.backends.etcd.algorithm.keeping import keep
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound, NotAuthenticated
-from interlock.backends.etcd.wire.messages import created_at, put, put_op, txn
+from interlock.backends.etcd.wire.messages import compare_create_revision, put, put_op, txn
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import InterlockError
 
@@ -64,7 +64,7 @@ async def _until_deleted(side: Side, session: Session) -> None:
     group = await line.open_watches([Watched(key, only_deletions=True)], TIME)
     try:
         put_it = put_op(put(key, b"", session.lease))
-        await side.txn(txn([created_at(key, 0)], [put_it]), side.within(TIME))
+        await side.txn(txn([compare_create_revision(key, 0)], [put_it]), side.within(TIME))
         while not group.hit:
             if session.lapsed(side.runtime.now()) or side.transport.closed:
                 return

@@ -93,7 +93,7 @@ _CREATE, _MOD, _VALUE = 1, 2, 3  # targets of a comparison
 _LESS = 2  # its result; EQUAL is 0
 
 
-def created_at(key: bytes, revision: int) -> bytes:
+def compare_create_revision(key: bytes, revision: int) -> bytes:
     """Compares: this key was created at this revision; 0: it does not exist."""
     return message((2, _CREATE), (3, key), (5, revision), always=(5,))
 
@@ -110,7 +110,7 @@ def none_since(key: bytes, end: bytes, revision: int) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def modified_at(key: bytes, revision: int) -> bytes:
+def compare_mod_revision(key: bytes, revision: int) -> bytes:
     """Compares: this key was last written at this revision; 0: it does not exist."""
     return message((2, _MOD), (3, key), (6, revision), always=(6,))
 

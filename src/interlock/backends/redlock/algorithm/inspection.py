@@ -123,7 +123,7 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
     members, until = quorum.members, quorum.now() + timeout
     if request.id is None:
         await _spare_foreign(quorum, request, timeout)
-    met: list[tuple[Standing, ...]] = []
+    removed: list[tuple[Standing, ...]] = []
     foreign: list[ForeignKey] = []
     said: dict[int, str | InterlockError] = {}
 
@@ -134,15 +134,15 @@ async def evict(quorum: Quorum, request: Evict, timeout: float) -> list[Standing
                 foreign.append(reply)
         else:
             said[node] = "done"
-            met.append(reply[2])
+            removed.append(reply[2])
         return False
 
     await quorum.ask(request, on_reply, quorum.once_connected(max(0.001, until - quorum.now())))
-    if len(met) < members.majority:
-        if len(met) + len(foreign) >= members.majority:
+    if len(removed) < members.majority:
+        if len(removed) + len(foreign) >= members.majority:
             raise foreign[0]
         raise quorum.too_few(f"{request.resource}: an eviction", said)
-    return merged(met, members.majority)
+    return merged(removed, members.majority)
 
 
 async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None:

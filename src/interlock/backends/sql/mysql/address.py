@@ -61,7 +61,7 @@ def from_url(parts: SplitResult) -> Address:
         place,
         settings | session(),
         schema_of_url(parts),
-        _connections(options.get("connections", str(CONNECTIONS))),
+        _connections_option(options.get("connections", str(CONNECTIONS))),
     )
 
 
@@ -75,7 +75,7 @@ def session() -> dict[str, Any]:
     return {"charset": "utf8mb4", "autocommit": True, "init_command": SESSION, "program_name": "interlock"}
 
 
-def _connections(said: str) -> int:
+def _connections_option(said: str) -> int:
     if not said.isdecimal() or not 1 <= int(said) <= MOST_CONNECTIONS:
         raise InvalidSetting(f"connections={said}: write a number from 1 to {MOST_CONNECTIONS}")
     return int(said)

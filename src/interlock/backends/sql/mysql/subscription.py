@@ -81,13 +81,13 @@ class MysqlSubscription:
         """
         for _ in range(PROBES):
             began = time.monotonic()
-            if self._woken(probe, began):
+            if self._probe_wakeup(probe, began):
                 return True
             if time.monotonic() < began + PROBE + LATE:
                 return False
         return False
 
-    def _woken(self, probe: Callable[[str], Any], began: float) -> bool:
+    def _probe_wakeup(self, probe: Callable[[str], Any], began: float) -> bool:
         self._driver.send(self._listen(PROBE), GRACE)
         while time.monotonic() < began + 0.75 * PROBE:  # the first rings may come before it sleeps
             time.sleep(0.002)

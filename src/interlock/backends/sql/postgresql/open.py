@@ -50,7 +50,9 @@ def dialect_of_url(
     login, at, hosts = parts.netloc.rpartition("@")
     url = f"postgresql://{login.replace('@', '%40')}{at}{hosts}{parts.path}{'?' if rest else ''}{rest}"
     address = Address.of_url(url, schema, connect_timeout)
-    return PostgresDialect(address, durability=durability, connections=_connections(ours.get("connections")))
+    return PostgresDialect(
+        address, durability=durability, connections=_connections_option(ours.get("connections"))
+    )
 
 
 def schema_of_url(parts: SplitResult, clock: str = CLOCK) -> Schema:
@@ -62,7 +64,7 @@ def schema_of_url(parts: SplitResult, clock: str = CLOCK) -> Schema:
         raise InvalidURL(str(error)) from None
 
 
-def _connections(said: str | None) -> int:
+def _connections_option(said: str | None) -> int:
     if said is None:
         return CONNECTIONS
     if not said.isdecimal() or not 1 <= int(said) <= 1000:

@@ -305,7 +305,7 @@ class Notifier:
         """Wait for a ring and wake those it is meant for; whether that is only the waiter whose thread is
         `reading`.
         """
-        if not self.doorbell.address or (self._deaf_until and self._is_deaf()):
+        if not self.doorbell.address or (self._deaf_until and self._ignores_rings()):
             bell.pause(timeout)
             return False
         began = time.thread_time() if self._wasted else 0.0  # a first ring for nobody is not worth a clock
@@ -343,7 +343,7 @@ class Notifier:
         waiting = self._waiters.topics
         return len(waiting) == 1 and waiter.topics == (*topics,) and len(waiting.get(topics[0], ())) == 1
 
-    def _is_deaf(self) -> bool:
+    def _ignores_rings(self) -> bool:
         return time.monotonic() < self._deaf_until
 
     def _poll(self) -> None:
@@ -354,7 +354,7 @@ class Notifier:
             return  # a waiter learns of it from its own next call
         notify(missed)
         if available():
-            self._pause = DEAF if missed or self._is_deaf() else min(NET, self._pause * 2)
+            self._pause = DEAF if missed or self._ignores_rings() else min(NET, self._pause * 2)
 
     def _missed(self, tx: Transaction) -> list[Waiter]:
         (version,) = tx.execute("pragma data_version").fetchone()

@@ -198,19 +198,19 @@ def evict(
     """
     rows = list(live_rows(tx.execute(CLAIMS["standings"], (resource,)), tx.now))
     inside = admitted([row.permits for row in rows], rows[0].capacity) if rows else 0
-    met: list[tuple[Row, bool]] = []
+    removed: list[tuple[Row, bool]] = []
     for place, row in enumerate(rows):
         if place < inside if id is None else row.id == id:
-            met.append((row, place < inside))
+            removed.append((row, place < inside))
             mark = {"resource": resource, "token": row.token, "reason": reason, "now": tx.now}
             tx.execute(CLAIMS["mark"], {**mark, "seconds": max(remembered, row.ttl)})
             tx.ring(row.bell, "c" + row.id)
-    if met:
+    if removed:
         advance(tx, resource)
         ring_watchers(tx, "q" + resource)
-    for row, _ in met:
+    for row, _ in removed:
         nudge_waiters_watching(tx, resource, row)
-    return [(*row.described(tx.now), was_in) for row, was_in in met]
+    return [(*row.described(tx.now), was_in) for row, was_in in removed]
 
 
 def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") -> Rows:
