@@ -26,11 +26,13 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page a user reads."""
-    folders = [ROOT / "docs" / "guide", ROOT / "docs" / "backends"]
+    folders = [ROOT / "docs" / folder for folder in ("guide", "backends", "decisions")]
     return [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
-        ROOT / "docs" / "glossary.md",
+        ROOT / "SECURITY.md",
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "docs").glob("*.md")),
         *sorted(page for folder in folders for page in folder.glob("*.md")),
     ]
 
