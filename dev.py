@@ -312,6 +312,10 @@ def perform(steps: tuple[Step, ...], strict: bool = False) -> int:
             say(f"\n{len(failed)} failed beside the others; once more, alone:")
             code = call([str(PYTHON), "-m", "pytest", *failed])
             unsteady += failed
+            if code and (still := failed_tests()):
+                # Other programs of the machine may have disturbed one of them once more.
+                say(f"\n{len(still)} failed alone, too; a last time:")
+                code = call([str(PYTHON), "-m", "pytest", *still])
         verdict = "FAILED" if code else "ok"
         report.append(f"  {step.name:<12} {time.monotonic() - began:7.1f} s   {verdict}")
         if code:

@@ -85,10 +85,13 @@ def test_a_loop_that_was_busy_reads_the_replies_before_it_blames_the_nodes() -> 
 def test_a_thread_that_was_busy_reads_the_replies_before_it_blames_the_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    by_hash = PackedVote.by_hash
+    by_hash, asked = PackedVote.by_hash, 0
 
     def slow(self: PackedVote, identity: Identity, node: int) -> bytes:
-        if node == 2:  # the last: the others have answered when it goes on
+        nonlocal asked
+        asked += 1
+        # Before the last request of the round is sent: the others have answered when the thread goes on.
+        if asked == 3:
             time.sleep(BUSY)
         return by_hash(self, identity, node)
 
