@@ -79,10 +79,21 @@ class Watcher:
         with self.ask() as sentinel:
             return sentinel.sentinel_master(SERVICE)
 
+    def hears(self, others: int) -> bool:
+        """Whether it reaches so many others, each of which has told it its master lately: they do so every 2 s."""
+        with self.ask() as sentinel:
+            entries: Any = sentinel.sentinel_sentinels(SERVICE)
+        heard = [entry for entry in entries if entry["flags"] == "sentinel" and _young(entry)]
+        return len(heard) == others
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _young(entry: dict[str, Any]) -> bool:
+    return int(entry["last-hello-message"]) < 2000
 
 
 @contextmanager
@@ -120,6 +131,15 @@ class SentinelSet:
         self.servers[server.port] = server
         server.start()
         return server
+
+    def await_hearing(self) -> None:
+        """Wait until each sentinel hears all others.
+
+        One that is stopped for two seconds does not notice for half a minute afterwards who has come back: it must
+        not be stopped while it takes another for dead.
+        """
+        for sentinel in self.sentinels:
+            until(partial(sentinel.hears, len(self.sentinels) - 1))
 
     def _sees_all(self, sentinel: Watcher) -> bool:
         facts = sentinel.master()

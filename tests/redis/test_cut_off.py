@@ -52,6 +52,8 @@ def silent(guarded: SentinelSet, *numbers: int) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+        # The next test may ask one sentinel alone, or stop one that takes another for dead.
+        guarded.await_hearing()
 
 
 class Hopeful(Waiter):
