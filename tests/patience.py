@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from interlock import Lease, clock
 from interlock._core import timing
 from interlock.backends.kit.deadline import Deadline
 from interlock.ports import IO_TIMEOUT
@@ -31,6 +32,16 @@ def until(fact: Callable[[], T], patience: float = PATIENCE) -> T:
         assert time.monotonic() < end, f"not so within {patience:g} s: {getattr(fact, '__qualname__', fact)}"
         time.sleep(0.002)
     return found
+
+
+def until_renewed(*leases: Lease) -> None:
+    """Wait until each of these leases was renewed: until the instant at which it ends has moved.
+
+    `remaining()` alone is above an earlier answer only in the first moments after a renewal, and not for several leases at once.
+    """
+    ends = [lease.remaining() + clock.now() for lease in leases]  # too late by the time between the two calls
+    for lease, end in zip(leases, ends, strict=True):
+        until(lambda lease=lease, end=end: clock.now() + lease.remaining() > end)  # type: ignore[misc]  # too early by it
 
 
 def give_servers_time(monkeypatch: pytest.MonkeyPatch) -> None:

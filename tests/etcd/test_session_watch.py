@@ -16,7 +16,7 @@ from interlock import aio
 from interlock.errors import LeaseLost
 from interlock.testing.lag import stretched
 from tests.etcd.cluster import EtcdCluster, until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until_renewed
 
 TTL = 12.0  # renewed every 4 s
 AT_ONCE = 1.0
@@ -88,9 +88,7 @@ def test_the_key_of_a_session_stays_while_it_is_renewed(cluster: EtcdCluster) ->
         key = session_key(cluster, prefix)
         created = cluster.ctl("get", key, "--write-out", "json")
         for _ in range(2):
-            left = lease.remaining()
-            until(lambda left=left: lease.remaining() > left)  # type: ignore[misc]
-            left = lease.remaining()
+            until_renewed(lease)
         lease.renew()
         assert _created(cluster.ctl("get", key, "--write-out", "json")) == _created(created)
 

@@ -14,7 +14,7 @@ from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
 from tests.mysql.server import HASTY, Server, running
 from tests.mysql.test_connections import kill_all
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, until_renewed
 from tests.redis.proxy import Proxy
 from tests.redis.tls import certificate, expired
 from tests.small_disk import full, small_disk
@@ -106,8 +106,7 @@ def test_a_rotated_password_is_said_and_the_lease_is_lost_in_time_and_nothing_is
             lease = client.lock("x").acquire()
             assert lease is not None
             server.run("alter user spun@'%' identified by 'new'")
-            began = lease.remaining()
-            until(lambda: lease.remaining() > began)  # connections that exist are as good as before
+            until_renewed(lease)  # connections that exist are as good as before
             lease.check()
             kill_all(server, user="spun")
             with pytest.raises(StoreUnfit, match="password is wrong") as met:
@@ -160,8 +159,7 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
                     taken.append(other.lock(f"{len(taken):01000}").acquire(blocking=False))
             assert all(taken)
             assert len(list(other.scan("0"))) == len(taken)
-            began = held.remaining()
-            until(lambda: held.remaining() > began)
+            until_renewed(held)
             held.check()
             for lease in taken:
                 assert lease is not None

@@ -21,7 +21,7 @@ from interlock._core import timing
 from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server, running
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, until_renewed
 
 BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe
 
@@ -82,10 +82,7 @@ def test_a_full_server_refuses_in_time_and_the_next_try_works() -> None:
                 with interlock.connect(server.url(), connect_timeout=2) as late:
                     with pytest.raises(StoreUnavailable, match="max_connections"), at_most(3.0):
                         late.lock("x").acquire(timeout=1)
-                began = held.remaining()
-                until(
-                    lambda: held.remaining() > began
-                )  # the keeper's connection was made before the first grant
+                until_renewed(held)  # the keeper's connection was made before the first grant
                 held.check()
             with interlock.connect(server.url()) as late:
                 assert late.lock("x").acquire(timeout=30) is not None

@@ -18,7 +18,7 @@ from interlock import guards
 from interlock.errors import LeaseLost
 from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import Server
-from tests.patience import until
+from tests.patience import until, until_renewed
 
 
 def prefix(url: str) -> str:
@@ -51,8 +51,7 @@ def test_a_renewal_does_not_wait_and_counts(server: Server, url: str) -> None:
     with interlock.connect(url, ttl=stretched(1.0)) as client, interlock.connect(url) as other:
         with client.lock("x") as lease:
             with pinned(server, url, lease):
-                began = lease.remaining()
-                until(lambda: lease.remaining() > began)  # renewed, several times if need be, while pinned
+                until_renewed(lease)  # renewed, several times if need be, while pinned
                 until(lambda: other.inspect("x").holders[0].lapses_in > 0.5)
             until(lambda: lease.remaining() > 0.5)
             lease.check()

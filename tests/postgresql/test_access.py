@@ -17,7 +17,7 @@ import pytest
 import interlock
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, until_renewed
 from tests.postgresql.server import Server, give, running
 from tests.redis.proxy import Proxy
 from tests.redis.tls import certificate, expired
@@ -137,8 +137,7 @@ def test_a_rotated_password_is_said_and_the_lease_is_lost_in_time_and_nothing_is
         lease = client.lock("x").acquire()
         assert lease is not None
         server.sql("alter role spun password 'new'")
-        began = lease.remaining()
-        until(lambda: lease.remaining() > began)  # connections that exist are as good as before
+        until_renewed(lease)  # connections that exist are as good as before
         lease.check()
         server.terminate_backends()
         with pytest.raises(StoreUnfit, match="password") as met:
@@ -178,8 +177,7 @@ def test_on_a_full_disk_claims_are_refused_whole_and_leases_are_renewed_and_rele
                         taken.append(other.lock(f"{len(taken):0900}").acquire(blocking=False))
                 assert all(taken)
                 assert len(list(other.scan("0"))) == len(taken)
-                began = held.remaining()
-                until(lambda: held.remaining() > began)
+                until_renewed(held)
                 held.check()
                 for lease in taken:
                     assert lease is not None

@@ -26,7 +26,7 @@ from interlock.errors import ClientClosed, StoreUnavailable, StoreUnfit, Unsuppo
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
 from tests.full import FULL
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, until_renewed
 from tests.postgresql.server import Bouncer, Server, fresh_schema, running, steady_bouncer
 
 
@@ -116,7 +116,7 @@ def test_array_nulls_that_are_off_lose_no_lease(server: Server) -> None:
     with psycopg_pool.ConnectionPool(
         server.conninfo, min_size=1, max_size=2, kwargs={"options": "-c array_nulls=off"}
     ) as pool:
-        with interlock.connect(pool, ttl=stretched(1.5)) as client:
+        with interlock.connect(pool, ttl=stretched(3.0)) as client:
             several = client.semaphore("nulls-s", capacity=3)
             shared, lease = several.acquire(permits=3), client.lock("nulls").acquire()
             elected = client.election("nulls-e").campaign("word")
@@ -125,9 +125,7 @@ def test_array_nulls_that_are_off_lose_no_lease(server: Server) -> None:
             assert elected
             lease.renew()
             several.release()
-            began = [one.remaining() for one in (lease, shared, elected)]
-            until(lambda: lease.remaining() > began[0] and shared.remaining() > began[1])
-            until(lambda: elected.remaining() > began[2])
+            until_renewed(lease, shared, elected)
             assert [holder.permits for holder in client.inspect("nulls-s").holders] == [2]
             assert [holder.note for holder in client.inspect("nulls-e").holders] == ["word"]
 
