@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock import Lease, clock
+from interlock import Lease
 from interlock._core import timing
+from interlock._support import clock
 from interlock.backends.kit.deadline import Deadline
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 from interlock.testing.lag import stretched
 
 if TYPE_CHECKING:

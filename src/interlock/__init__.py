@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import interlock.aio as aio
     import interlock.guards as guards
+    from interlock._api.shutdown import release_on_signal
     from interlock._core.election import Leader
     from interlock._core.states import State
     from interlock.blocking import (
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
         WouldDeadlock,
     )
     from interlock.model import EVERYTHING, Queue, Standing, Traits, Value
-    from interlock.shutdown import release_on_signal
     from interlock.who import Who
 
 __version__ = "0.1.0"
@@ -123,8 +123,8 @@ __all__ = [
 # The modules in which the public names live, light ones first. Each is imported when one of its names is
 # first asked for: the command line answers `--help` without loading a client, and a program without an event
 # loop does not load asyncio.
-_HOMES = ("errors", "model", "who", "blocking", "shutdown", "_core.election", "_core.states")
-_MODULES = ("aio", "blocking", "errors", "events", "guards", "model", "ports", "shutdown", "who")
+_HOMES = ("errors", "model", "who", "blocking", "_api.shutdown", "_core.election", "_core.states")
+_MODULES = ("aio", "blocking", "errors", "events", "guards", "model", "store", "who")
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 

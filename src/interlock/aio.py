@@ -23,12 +23,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from interlock import events, urls
-from interlock._core import lease as lease_core
-from interlock._core import watching
-from interlock._core.client import Client as CoreClient
-from interlock._core.election import Leader
-from interlock._core.multilock import MultiAttempt
-from interlock._mixins import (
+from interlock._api.construction import made
+from interlock._api.mixins import (
     BarrierMixin,
     ClientMixin,
     ConditionMixin,
@@ -49,6 +45,12 @@ from interlock._mixins import (
     SemaphoreMixin,
     load_parts,
 )
+from interlock._core import lease as lease_core
+from interlock._core import watching
+from interlock._core.client import Client as CoreClient
+from interlock._core.election import Leader
+from interlock._core.multilock import MultiAttempt
+from interlock._core.runtime import Owner
 from interlock._runtime import lifetimes
 from interlock._runtime.generators import (
     UNFINISHED,
@@ -63,12 +65,10 @@ from interlock._runtime.generators import (
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
+from interlock._support.inline_resume import task_of
+from interlock._support.log import Log, callback_reporter
 from interlock.errors import NotHeld, Skipped
-from interlock.log import Log, callback_reporter
-from interlock.making import made
 from interlock.model import Queue, Standing, Value
-from interlock.ports import Owner
-from interlock.wakeups import task_of
 
 if sys.version_info >= (3, 12):
     from inspect import markcoroutinefunction

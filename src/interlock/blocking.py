@@ -14,11 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import events, urls
-from interlock._core import lease as lease_core
-from interlock._core.client import Client as CoreClient
-from interlock._core.drive import drive
-from interlock._core.reentry import Entry, Reentrant
-from interlock._mixins import (
+from interlock._api.construction import made
+from interlock._api.mixins import (
     BarrierMixin,
     ClientMixin,
     ConditionMixin,
@@ -39,11 +36,14 @@ from interlock._mixins import (
     SemaphoreMixin,
     load_parts,
 )
+from interlock._core import lease as lease_core
+from interlock._core.client import Client as CoreClient
+from interlock._core.drive import drive
+from interlock._core.reentry import Entry, Reentrant
 from interlock._runtime import lifetimes
 from interlock._runtime.statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
-from interlock.making import made
 from interlock.model import Queue, Standing, Value
 
 if TYPE_CHECKING:
@@ -820,7 +820,7 @@ def connect(
       gives it as long as the last connection took, and a second. Embedded stores have no use for it.
     - `listener`: called with every event, besides what is written to the log `interlock`.
     """
-    from interlock.log import Log  # here, not above: `import interlock` stays light
+    from interlock._support.log import Log  # here, not above: `import interlock` stays light
 
     client = _connected(url, ttl, Log(listener), connect_timeout)
     options = {"ttl": ttl, "listener": listener, "connect_timeout": connect_timeout}
@@ -835,7 +835,7 @@ def _connected(
     connect_timeout: float | None = None,
 ) -> Client:
     """Return a client whose events go to `listen` alone, and not to the log."""
-    from interlock.log import callback_reporter
+    from interlock._support.log import callback_reporter
 
     load_parts()
     runtime = blocking_runtime(callback_reporter(listen))

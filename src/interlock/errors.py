@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from interlock._support.wording import counted, duration, held, printable, taken
 from interlock.model import EVERYTHING, Standing
-from interlock.wording import counted, duration, held, printable, taken
 
 
 class InterlockError(Exception):

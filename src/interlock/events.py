@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from interlock._support.record import record
+from interlock._support.wording import counted, duration, held, taken
 from interlock.errors import LeaseLost
 from interlock.model import Standing
-from interlock.record import record
-from interlock.wording import counted, duration, held, taken
 
 DEBUG, INFO, WARNING, ERROR = (
     10,

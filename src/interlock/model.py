@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from interlock.record import record
+from interlock._support.record import record
 from interlock.who import Who
 
 T = TypeVar("T")

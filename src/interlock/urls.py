@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from interlock._core.runtime import Runtime
+from interlock._support.wording import either
 from interlock.errors import InterlockError, InvalidSetting, InvalidURL
-from interlock.ports import CONNECT_TIMEOUT, Runtime, Store
-from interlock.wording import either
+from interlock.store import CONNECT_TIMEOUT, Store
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.record import record
+from interlock._support.record import record
 
 
 @record

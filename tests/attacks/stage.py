@@ -16,7 +16,7 @@ from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import MemoryStore, Space
 from interlock.blocking import Lease
-from interlock.ports import Store
+from interlock.store import Store
 from tests.patience import PATIENCE, until
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(interlock.__file__))}

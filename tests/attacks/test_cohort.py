@@ -14,10 +14,10 @@ from interlock import aio, events
 from interlock._core.cohort import BLOCK
 from interlock._core.drive import drive
 from interlock._runtime import lifetimes
+from interlock._support.record import replaced
 from interlock.blocking import Lease
 from interlock.errors import AcquireTimeout, ClientClosed, Evicted, LeaseLost, StoreUnavailable
 from interlock.model import Busy, Gone, Granted
-from interlock.record import replaced
 from interlock.testing.lag import at_most, stretched
 from interlock.who import Who
 from tests.attacks.stage import AsyncStage, Stage, eventually, space

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
+from interlock._api.construction import made
 from interlock._core.client import Client as CoreClient
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import Space
 from interlock.blocking import Client, Lease
 from interlock.errors import LeaseLost, StoreUnavailable
-from interlock.making import made
 from interlock.testing.sessions import SessionStore
 from tests.attacks.stage import eventually
 

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 import interlock
+from interlock._core.runtime import Job
 from interlock._core.states import State
-from interlock.ports import Job
 from tests.attacks.stage import eventually
 from tests.attacks.strike import Strike
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock import bytelock
+from interlock._support import bytelock
 from tests.cli.program import Program
 from tests.patience import PATIENCE
 

@@ -52,7 +52,7 @@ class TestWhileTheCommandRuns:
         """It came between the grant and the start: dropped, a Ctrl-C would have no effect."""
         script = f"""
 import os, signal
-from interlock import clock
+from interlock._support import clock
 from interlock.cli.command import Command
 from interlock.cli.warden import Duty
 command = Command.prepare(Duty(["sleep", "60"], "job", 30.0, 1.0))

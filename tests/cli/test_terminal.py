@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from interlock._support.record import replaced
 from interlock.cli import inspection, table
 from interlock.model import Queue, Standing
-from interlock.record import replaced
 from interlock.who import Who
 from tests.cli.program import Program, alive, stopped, until, written
 

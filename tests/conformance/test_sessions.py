@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from interlock._core.runtime import Runtime
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import Space
-from interlock.ports import Runtime, Store
+from interlock.store import Store
 from interlock.testing.conformance import StoreFactory, suites
 from interlock.testing.sessions import SessionStore
 

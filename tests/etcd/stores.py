@@ -8,7 +8,7 @@ from uuid import uuid4
 from interlock._core.drive import drive
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.wire import messages
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance import StoreFactory
 from tests.etcd.cluster import steady
 from tests.field.kinds import Kind

@@ -30,7 +30,7 @@ from interlock.backends.kit import listing
 from interlock.blocking import Client, Lease
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
-from interlock.ports import WAITERS
+from interlock.store import WAITERS
 from tests.etcd.cluster import EtcdCluster, until
 from tests.patience import PATIENCE
 from tests.redis.test_connecting import environment

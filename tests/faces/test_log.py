@@ -17,10 +17,10 @@ import pytest
 
 import interlock
 from interlock import aio, events
-from interlock.log import fields
+from interlock._support.log import fields
+from interlock._support.wording import duration
 from interlock.model import Standing
 from interlock.who import Who
-from interlock.wording import duration
 from tests.house.source import SRC
 
 HOLDER = Standing(

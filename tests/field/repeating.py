@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, cast
 
+from interlock._core.runtime import Runtime
 from interlock.errors import StoreUnavailable
-from interlock.ports import Runtime, Store
+from interlock.store import Store
 from interlock.testing.conformance import Suite, got, refused
 from interlock.testing.conformance.face import ask
 from tests.field.tap import Tap

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any, Literal, cast
 
+from interlock._core.runtime import Runtime
 from interlock._runtime.threads import Threads
-from interlock.ports import Runtime, Store
+from interlock.store import Store
 
 When = Literal["before", "after"]
 Spoil = Callable[[When, str, tuple[Any, ...]], object]

@@ -26,7 +26,7 @@ PUBLIC = (
     "interlock.guards.redis",
     "interlock.guards.sql",
     "interlock.model",
-    "interlock.ports",
+    "interlock.store",
 )
 REVIEWED = Path(__file__).with_name("public_surface.txt")
 PROTOCOLS = {  # what a class can be used for, by the special method that makes it so

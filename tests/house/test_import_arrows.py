@@ -8,43 +8,30 @@ import pytest
 
 from tests.house.source import imports, modules
 
-DATA = ("record", "wording", "model", "who", "errors", "events")
-PORTS = (*DATA, "ports")
+# Small parts without a clock, a thread or a socket, which any module may use.
+PURE_SUPPORT = ("_support.record", "_support.wording")
+DATA = (*PURE_SUPPORT, "model", "who", "errors", "events")
+PORTS = (*DATA, "store", "_core.runtime")
 CORE = (*PORTS, "_core")
 # The pure part of the core, which stores agree with; and the system's own clock, threads and locks.
-RULES = (
-    *PORTS,
-    "clock",
-    "native",
-    "bytelock",
-    "standard_streams",
-    "wakeups",
-    "_core.admission",
-    "_core.drive",
-    "_core.outline",
-    "_core.timing",
-)
-BELOW_FACES = (*CORE, "_runtime", "clock", "wakeups", "log", "urls", "shutdown", "making", "_mixins")
+RULES = (*PORTS, "_support", "_core.admission", "_core.drive", "_core.outline", "_core.timing")
+BELOW_FACES = (*CORE, "_runtime", "_support", "_api", "urls")
 ANYTHING = ("",)
 
 # A module may import what stands in its row: each entry admits that module and all below it.
 # The longest matching row counts. A module without a row is an error: decide where it belongs.
 ARROWS: dict[str, tuple[str, ...]] = {
-    "record": (),
-    "who": ("record",),
-    "model": ("record", "who"),
-    "wording": ("record", "model", "who"),
-    "errors": ("record", "wording", "model", "who"),
-    "events": ("record", "wording", "model", "errors", "who"),
-    "log": DATA,
-    "ports": DATA,
-    "native": PORTS,
-    "bytelock": (),
-    "standard_streams": (),
-    "clock": (),
-    "wakeups": (),
+    "_support": (),
+    "_support.wording": ("_support.record", "model", "who"),
+    "_support.log": DATA,
+    "_support.native": PORTS,
+    "who": ("_support.record",),
+    "model": ("_support.record", "who"),
+    "errors": (*PURE_SUPPORT, "model", "who"),
+    "events": (*PURE_SUPPORT, "model", "errors", "who"),
+    "store": DATA,
     "_core": CORE,
-    "_runtime": (*CORE, "_runtime", "clock", "native", "wakeups"),
+    "_runtime": (*CORE, "_runtime", "_support"),
     "backends.kit": RULES,  # what several backends need: it knows none of them
     "backends": (*RULES, "backends.kit"),  # and each its own package: backends do not know each other
     "backends.redlock": (
@@ -59,9 +46,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "backends.zookeeper.paths",  # how names become paths
     ),
     "urls": (*PORTS, "_runtime", "backends"),
-    "shutdown": ("_runtime", "clock", "native", "errors"),
-    "making": CORE,
-    "_mixins": (*CORE, "making", "_runtime.foreign", "_runtime.generators"),
+    "_api": (*CORE, "_api", "_runtime.foreign", "_runtime.generators"),
+    "_api.shutdown": ("_runtime", "_support", "errors"),
     "blocking": BELOW_FACES,
     "aio": BELOW_FACES,
     # Guards take leases and compare tokens. They know no store; the one of Redis shares its rule for slots.
@@ -73,14 +59,13 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "_core.client",
         "_core.presented",
         "guards",
-        "standard_streams",
+        "_support.standard_streams",
     ),
     "guards.sql.checks": (*PORTS, "_core.cohort", "_core.signature", "_core.presented", "guards.sql"),
     # Requests of its own to the user's cluster, over the framing of the store.
     "guards.etcd": (
         *PORTS,
-        "urls",
-        "clock",
+        "_support.clock",
         "_core.drive",
         "_core.lease",
         "_core.names",
@@ -114,17 +99,17 @@ BESIDE = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subpro
 OUTSIDE = ("os", "select", "selectors", "socket", "sqlite3")
 WORLD = (*CHANCE, *BESIDE, *OUTSIDE)
 APART: dict[str, tuple[str, ...]] = {
-    "record": WORLD,
-    "wording": WORLD,
+    "_support.record": WORLD,
+    "_support.wording": WORLD,
     "model": WORLD,
     "who": WORLD,
     "errors": (*CHANCE, *OUTSIDE),  # a broken barrier is a threading.BrokenBarrierError
     "events": WORLD,
-    "ports": WORLD,
+    "store": WORLD,
     "_core": WORLD,
     "backends.sql.sqlite.tables": (*CHANCE, *BESIDE, "select", "selectors", "socket", "sqlite3"),
     "_runtime.threads": ("asyncio",),  # 83 ms of import, for programs that never await
-    "_mixins": ("asyncio",),
+    "_api": ("asyncio",),
     "blocking": ("asyncio",),
 }
 

@@ -73,7 +73,7 @@ class TestImport:
         assert not (heavy & loaded) | backends
 
     @pytest.mark.parametrize(
-        "module", ["aio", "blocking", "errors", "events", "model", "ports", "shutdown", "who"]
+        "module", ["aio", "blocking", "errors", "events", "model", "store", "who"]
     )
     def test_the_public_modules_are_there_though_nobody_imported_them(self, module: str) -> None:
         """As they were while the package imported all of them: `except interlock.errors.LeaseLost` must not fail."""

@@ -29,7 +29,7 @@ def test_nothing_else_assigns_an_attribute_of_a_lease(name: str) -> None:
     assert not list(assigned(MODULES[name]))
 
 
-@pytest.mark.parametrize("name", ["_mixins", "blocking", "aio"])
+@pytest.mark.parametrize("name", ["_api.mixins", "blocking", "aio"])
 def test_the_public_leases_do_not_either(name: str) -> None:
     """Their classes are leases, so that `self` is one."""
     classes = [node for node in parse(MODULES[name]).body if isinstance(node, ast.ClassDef)]

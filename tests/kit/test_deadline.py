@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.backends.kit.deadline import SHORTEST, Deadline
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 
 class Clock:

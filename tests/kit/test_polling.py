@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from interlock._core.drive import drive
+from interlock._core.runtime import Signal
 from interlock.backends.kit.polling import LONGEST_PAUSE, poll, until_changed, until_removed
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Queue, Standing
-from interlock.ports import Signal
 
 
 class Clock:

@@ -1037,7 +1037,7 @@ ENDED: list[Mutant] = [
         "release_on_signal takes the place of any handler",
         "a server that finishes its work in hand has lost its leases",
         Code(
-            "shutdown.py",
+            "_api/shutdown.py",
             "release_on_signal",
             "if before is signal.SIG_DFL or isinstance(before, _Ending):\n    ...",
             "if True:\n    ...",

@@ -92,7 +92,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: a grant that is being made is taken for the user's code",
         "SIGTERM ends the process there, and the claim is left behind",
         Code(
-            "shutdown.py",
+            "_api/shutdown.py",
             "_asked_by_its_caller",
             "return file.startswith('<frozen ') or module.startswith(('interlock.', 'namedtuple_'))",
             "return file.startswith('<frozen ') or module.startswith('namedtuple_')",
@@ -103,7 +103,7 @@ MUTANTS: list[Mutant] = [
         "sqlite: a row that is being read is taken for the user's code",
         "SIGTERM ends the process inside a transaction, and nothing is released",
         Code(
-            "shutdown.py",
+            "_api/shutdown.py",
             "_asked_by_its_caller",
             "return file.startswith('<frozen ') or module.startswith(('interlock.', 'namedtuple_'))",
             "return file.startswith('<frozen ') or module.startswith('interlock.')",
@@ -589,7 +589,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: the lock file takes the number of a closed stream",
         "a warning of a C library overwrites the header of the file",
-        Code("standard_streams.py", "occupy", "for number in range(LEAST):\n    ...", "return"),
+        Code("_support/standard_streams.py", "occupy", "for number in range(LEAST):\n    ...", "return"),
         tests=Tests("tests/sqlite/test_closed_streams.py", "does_not_reach"),
     ),
     mutant(

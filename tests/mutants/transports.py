@@ -318,7 +318,7 @@ MUTANTS: list[Mutant] = [
         "asyncio: a task is resumed inside of another",
         "the loop knows one running task, and either of them is taken for the other",
         Code(
-            "wakeups.py",
+            "_support/inline_resume.py",
             "Wakeups.run",
             "if task_of(loop) is not None or '_nest_patched' in names_in_asyncio:\n    ...",
             "if task_of(loop) is loop or '_nest_patched' in names_in_asyncio:\n    ...",
@@ -328,14 +328,19 @@ MUTANTS: list[Mutant] = [
     mutant(
         "asyncio: the tasks of one read depend on each other",
         "a task that ends the program leaves others behind for ever",
-        Code("wakeups.py", "Wakeups.run", "if len(ready) > 1:\n    ...", "if not ready:\n    ..."),
+        Code(
+            "_support/inline_resume.py",
+            "Wakeups.run",
+            "if len(ready) > 1:\n    ...",
+            "if not ready:\n    ...",
+        ),
         tests=Tests("tests/unit/test_wakeups.py", "as_in_asyncio"),
     ),
     mutant(
         "asyncio: tasks are resumed at once with nest_asyncio, too",
         "a lock inside a nested run of the loop waits for five seconds",
         Code(
-            "wakeups.py",
+            "_support/inline_resume.py",
             "Wakeups.run",
             "if task_of(loop) is not None or '_nest_patched' in names_in_asyncio:\n    ...",
             "if task_of(loop) is not None:\n    ...",
@@ -357,7 +362,7 @@ MUTANTS: list[Mutant] = [
         "asyncio: tasks are resumed at once below uvloop, too",
         "a program that calls sys.exit goes on, without its connection",
         Code(
-            "wakeups.py",
+            "_support/inline_resume.py",
             "Wakeups.__init__",
             "self._at_once = isinstance(loop, asyncio.BaseEventLoop)",
             "self._at_once = True",

@@ -14,7 +14,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.lag import at_most
 from interlock.urls import open_store
 from tests.mysql.server import Server

@@ -14,7 +14,7 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.wire.requests import CheckIn
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
-from interlock.ports import CONNECT_TIMEOUT
+from interlock.store import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.distant import far_away

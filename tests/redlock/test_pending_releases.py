@@ -14,13 +14,13 @@ from uuid import uuid4
 
 import pytest
 
+from interlock._core.runtime import Job
 from interlock._runtime.tasks import Tasks
 from interlock.backends.redlock.algorithm.membership import MAX_PENDING_RELEASES, Membership
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request
 from interlock.model import Claim, Granted
-from interlock.ports import Job
 from interlock.urls import open_store
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, patiently, run, started, until

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 import pytest
 
+from interlock._core.runtime import Job
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim, Granted
-from interlock.ports import Job
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.servers import DURABLE, Servers, quorum, say
 

@@ -15,7 +15,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.server_store import ServerStore
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.lag import stretched
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until

@@ -12,7 +12,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.pool import LinkPool
 from interlock.errors import Unreached
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 from tests.patience import PATIENCE, until
 
 TIMEOUT = 0.4  # for connecting

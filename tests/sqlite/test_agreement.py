@@ -21,7 +21,7 @@ from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.steps import IN
 from interlock.errors import SettingsMismatch
 from interlock.model import Busy, Claim, Granted, Queue, Renewal, Standing
-from interlock.ports import Store
+from interlock.store import Store
 from tests.sqlite.common import ManualClock
 
 # An id is one wish: what it asks for never changes, as `Claim.id` promises.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock import standard_streams
+from interlock._support import standard_streams
 from tests.sqlite.contender import surroundings
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock import bytelock
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock._support import bytelock
 from interlock.backends.sql.sqlite import SqliteStore, open_store
 from interlock.backends.sql.sqlite.file import inodes, liveness, location
 from interlock.errors import StoreUnavailable

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import redis
 
-from interlock import clock
+from interlock._support import clock
 from tests.redis.sentinels import until
 from tests.storm import members, mysql, postgresql, shards, zookeeper
 from tests.storm.crew import Crew

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import interlock
-from interlock import clock
+from interlock._support import clock
 from interlock.errors import InvalidURL
 from tests.redis.sentinels import SentinelSet
 from tests.redis.server import Server

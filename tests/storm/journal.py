@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from interlock import clock
+from interlock._support import clock
 from interlock.testing.history import Kind, Record
 
 BEAT = 0.005  # seconds between two beats of a process

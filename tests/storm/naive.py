@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import redis
 
-from interlock import clock
+from interlock._support import clock
 from interlock.errors import LeaseLost, NotHeld
 from interlock.testing.lag import stretched
 from tests.storm.journal import Journal

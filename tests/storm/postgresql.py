@@ -19,7 +19,7 @@ from uuid import uuid4
 import psycopg
 
 import interlock
-from interlock import clock
+from interlock._support import clock
 from interlock.testing.lag import stretched
 from tests.postgresql.server import Server, _as_postgres, _folder, give, program
 from tests.storm.clocked import _write, shim

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from interlock import clock
+from interlock._support import clock
 from interlock.testing.lag import stretched
 from tests.patience import PATIENCE
 from tests.redis.sentinels import until

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import interlock
-from interlock import clock
+from interlock._support import clock
 from interlock.errors import InterlockError
 from interlock.testing.lag import stretched
 from tests.storm.crew import Crew, Hand

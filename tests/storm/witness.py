@@ -9,10 +9,11 @@ from itertools import count
 from typing import Any
 
 import interlock
-from interlock import aio, clock
+from interlock import aio
 from interlock._core.attempt import BLANK
 from interlock._core.client import Client as CoreClient
 from interlock._core.states import FINAL, LeaseEvent, State
+from interlock._support import clock
 from interlock.errors import LeaseLost, NotHeld
 from tests.storm.journal import Journal
 

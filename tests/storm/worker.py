@@ -17,8 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from interlock import clock
 from interlock._core.drive import drive
+from interlock._support import clock
 from interlock.errors import InterlockError, StaleToken
 from interlock.testing.conformance import got
 from tests.storm.guard import Guarded

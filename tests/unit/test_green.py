@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from interlock import native
 from interlock._core.drive import drive
+from interlock._core.runtime import Job
 from interlock._runtime.green import GreenSignal, Native
-from interlock.ports import Job
+from interlock._support import native
 from tests.patience import PATIENCE, until
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock import native
+from interlock._support import native
 from tests.patience import PATIENCE
 
 START: Any = vars(threading).get("_start_new_thread")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interlock._core.runtime import BRIEF
 from interlock._runtime.tasks import Tasks
-from interlock.ports import BRIEF
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.wakeups import Wakeups, task_of
+from interlock._support.inline_resume import Wakeups, task_of
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from interlock.wording import counted, duration, either, one_sentence, printable
+from interlock._support.wording import counted, duration, either, one_sentence, printable
 from tests.house.source import SRC
 
 
@@ -39,7 +39,10 @@ def test_a_duration_is_told_in_words(seconds: float, words: str) -> None:
 
 
 AS_GIVEN = {"_core/timing.py", "cli/termination.py"}  # they quote a setting, digit by digit
-ITS_OWN = {"wording.py", "cli/quorum_report.py"}  # the latter shows by how much clocks differ, with a sign
+ITS_OWN = {
+    "_support/wording.py",
+    "cli/quorum_report.py",
+}  # the latter shows by how much clocks differ, with a sign
 
 
 def test_every_sentence_rounds_its_durations_in_the_same_way() -> None:

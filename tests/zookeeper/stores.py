@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.backends.zookeeper import ZooKeeperStore
 from interlock.backends.zookeeper.link import Link
-from interlock.ports import Store
+from interlock.store import Store
 from tests.zookeeper.ensemble import until
 
 

@@ -17,7 +17,7 @@ from interlock.backends.zookeeper.paths import (
     unescaped,
 )
 from interlock.model import EVERYTHING
-from interlock.ports import WAITERS
+from interlock.store import WAITERS
 
 ODD = [
     "a/b",

@@ -19,6 +19,7 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock._runtime.threads import Threads
+from interlock._support.wording import duration
 from interlock.backends.kit import listing
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.listing import BULK
@@ -39,7 +40,6 @@ from interlock.errors import (
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
 from interlock.urls import open_store
-from interlock.wording import duration
 from tests.patience import PATIENCE, until
 from tests.server_process import free_port
 from tests.zookeeper.ensemble import Servers, running

@@ -18,7 +18,10 @@ from interlock._core.cohort import TURN, SharedPlace, Turn
 from interlock._core.lease import Lease
 from interlock._core.place import QueuePlace
 from interlock._core.removal import FOR_EVER, release_later, remove
+from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.signature import as_present_holder, as_present_holders
+from interlock._support.record import replaced
+from interlock._support.wording import duration
 from interlock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -30,9 +33,7 @@ from interlock.errors import (
     Unreached,
 )
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
-from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
-from interlock.record import replaced
-from interlock.wording import duration
+from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock._core.client import Client

@@ -28,9 +28,9 @@ from interlock._core.client import Client
 from interlock._core.register import Cell, check_agreed, not_ours
 from interlock._core.removal import FOR_EVER, GONE, Removal
 from interlock._core.room import Room
+from interlock._support.wording import duration
 from interlock.errors import BrokenBarrier, InterlockError, StoreUnavailable
-from interlock.ports import WAITERS
-from interlock.wording import duration
+from interlock.store import WAITERS
 
 REMEMBERED = 32  # generations thrown out by a reset that slow waiters may still ask for
 SPREAD = 8  # the eighth party looks after the one that runs the action half as often as the first

@@ -12,11 +12,12 @@ from interlock._core import timing
 from interlock._core.cohort import Cohorts
 from interlock._core.keeper import Keeper
 from interlock._core.place import QueuePlace
+from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.settings import USUAL
 from interlock._core.terms import Terms
 from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
-from interlock.ports import Owner, Runtime, Signal, Store
+from interlock.store import Store
 
 if TYPE_CHECKING:
     from interlock._core.attempt import Attempt

@@ -45,9 +45,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock._core.removal import release_later
+from interlock._core.runtime import BRIEF, Signal
 from interlock._core.states import State
 from interlock._core.timing import PASSED_ON
-from interlock.ports import BRIEF, Signal
 
 if TYPE_CHECKING:
     from interlock._core.attempt import Attempt

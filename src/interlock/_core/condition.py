@@ -27,10 +27,11 @@ from interlock._core.holding import Holding
 from interlock._core.names import checked_name
 from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING
 from interlock._core.room import Presence, Room
+from interlock._core.runtime import Owner
+from interlock._support.record import replaced
 from interlock.errors import InterlockError, NotHeld, StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
-from interlock.ports import WAITERS, Owner
-from interlock.record import replaced
+from interlock.store import WAITERS
 
 R = TypeVar("R")
 

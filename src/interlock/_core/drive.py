@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 at_rest: Callable[[], object] | None = None
 """Called when a coroutine has run to its end, if somebody waits for such a moment (see
-`interlock.shutdown`).
+`interlock._api.shutdown`).
 """
 
 

@@ -7,11 +7,12 @@ from interlock._core.attempt import Attempt
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.names import checked_words
+from interlock._core.runtime import Owner
 from interlock._core.states import FINAL
+from interlock._support.record import record, replaced
 from interlock.errors import NotHeld
 from interlock.model import Queue, Renewal, Standing
-from interlock.ports import IO_TIMEOUT, Owner
-from interlock.record import record, replaced
+from interlock.store import IO_TIMEOUT
 from interlock.who import Who
 
 VALUE = "a candidate's value"

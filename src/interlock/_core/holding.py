@@ -17,12 +17,12 @@ from interlock._core.client import Client
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name, known
 from interlock._core.removal import release_later
+from interlock._core.runtime import Owner
 from interlock._core.settings import USUAL, Settings
 from interlock._core.states import FINAL, State
 from interlock._core.terms import Terms
 from interlock.errors import NotHeld
 from interlock.model import Claim
-from interlock.ports import Owner
 
 
 class Holding:

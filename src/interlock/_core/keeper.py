@@ -28,9 +28,10 @@ from typing import Protocol
 
 from interlock import events
 from interlock._core.removal import PendingRelease
+from interlock._core.runtime import Guard, Job, Owner, Runtime, Signal
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
-from interlock.ports import IO_TIMEOUT, Guard, Job, Owner, Runtime, Signal, Store
+from interlock.store import IO_TIMEOUT, Store
 
 BATCH = 100  # renewals in one request: more would block the server for everyone else
 # Seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its

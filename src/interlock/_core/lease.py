@@ -22,6 +22,7 @@ from interlock import events
 from interlock._core import timing
 from interlock._core.cohort import Turn
 from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
+from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.signature import signature
 from interlock._core.states import (
     DOUBTFUL,
@@ -34,11 +35,11 @@ from interlock._core.states import (
     LeaseEvent,
     State,
 )
+from interlock._support.record import replaced
+from interlock._support.wording import duration
 from interlock.errors import InterlockError, LeaseLost, NotHeld, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Gone, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.ports import IO_TIMEOUT, Owner, Runtime, Signal
-from interlock.record import replaced
-from interlock.wording import duration
+from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from collections import deque

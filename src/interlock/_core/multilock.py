@@ -14,9 +14,9 @@ from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.runtime import Owner
 from interlock._core.settings import Settings
 from interlock.errors import AcquireTimeout, InvalidSetting, NotHeld
-from interlock.ports import Owner
 
 
 class Multi:

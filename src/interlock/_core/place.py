@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from interlock._core import timing
+from interlock._core.runtime import Owner
 from interlock.model import Claim, Renewal, RenewAnswer, Renewed
-from interlock.ports import Owner
 
 
 class QueuePlace:

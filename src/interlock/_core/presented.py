@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeAlias
 
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
+from interlock._support.record import record
 from interlock.errors import Unsupported
-from interlock.record import record
 
 HIGHEST = 2**63 - 1  # every database and server can store it
 

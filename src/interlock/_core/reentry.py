@@ -16,9 +16,9 @@ from interlock._core.attempt import Attempt
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER
+from interlock._core.runtime import Owner
 from interlock._core.states import FINAL, State
 from interlock.errors import InterlockError, NotHeld, WouldDeadlock
-from interlock.ports import Owner
 
 Mode = Literal["read", "write"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock._core import timing
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock._core.client import Client

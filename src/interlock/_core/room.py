@@ -12,9 +12,10 @@ from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.place import QueuePlace
 from interlock._core.removal import FOR_EVER, GONE, Removal, remove
+from interlock._core.runtime import Owner
 from interlock.errors import StoreUnavailable
 from interlock.model import EVERYTHING, Claim, Gone, RenewAnswer, Standing
-from interlock.ports import IO_TIMEOUT, WAITERS, Owner
+from interlock.store import IO_TIMEOUT, WAITERS
 
 
 class Presence(QueuePlace):

@@ -19,11 +19,11 @@ from interlock._core.client import Client
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER
+from interlock._core.runtime import Owner
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
 from interlock.errors import InvalidSetting, NotHeld, Unsupported
 from interlock.model import Claim
-from interlock.ports import Owner
 
 Share: TypeAlias = tuple[Lease, bool]
 """A lease that a release gives back: the whole of it, or the part by which it was made smaller already."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from interlock.record import record
+from interlock._support.record import record
 
 
 @record

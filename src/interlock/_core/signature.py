@@ -8,8 +8,8 @@ locks are passed on, and these have no note of their own.
 
 from __future__ import annotations
 
+from interlock._support.record import replaced
 from interlock.model import Queue, Standing
-from interlock.record import replaced
 
 MARK = "\x1f"  # no user's note has a control character
 

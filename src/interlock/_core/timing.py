@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from interlock._support.wording import duration
 from interlock.errors import InvalidSetting
 from interlock.model import Traits
-from interlock.ports import IO_TIMEOUT
-from interlock.wording import duration
+from interlock.store import IO_TIMEOUT
 
 TIMEOUT_MAX = 9223372036.0
 """The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""

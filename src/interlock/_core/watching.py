@@ -9,7 +9,7 @@ from interlock._core.outline import outline
 from interlock._core.signature import as_present_holder, as_present_holders
 from interlock.errors import InvalidSetting, StoreUnavailable, Unreached
 from interlock.model import Queue, Standing
-from interlock.ports import WAITERS
+from interlock.store import WAITERS
 
 LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
 PAGE = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from interlock.ports import Owner
+from interlock._core.runtime import Owner
 
 
 class ForeignLock:

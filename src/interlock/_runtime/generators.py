@@ -14,9 +14,9 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, cast
 
 from interlock._core.lease import Lease
+from interlock._core.runtime import Owner
 from interlock._core.states import State
 from interlock.errors import NotHeld
-from interlock.ports import Owner
 
 Kind = Literal["function", "coroutine function", "generator function", "async generator function"]
 

@@ -17,9 +17,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from interlock import native
+from interlock._core.runtime import Job, Signal
 from interlock._runtime.threads import Deliveries, ThreadJob, Threads, ThreadSignal
-from interlock.ports import Job, Signal
+from interlock._support import native
 
 LOOK = 0.005  # seconds between looks at a thread that is to end
 

@@ -16,7 +16,7 @@ from itertools import count
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from interlock.ports import Owner
+from interlock._core.runtime import Owner
 
 LONGEST = 200  # characters kept of the name of a thread, a task or a file
 _NOBODY = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)

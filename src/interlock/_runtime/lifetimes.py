@@ -12,15 +12,15 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 
-from interlock import clock
 from interlock._core import drive as driving
 from interlock._core.client import CLOSING, Client
 from interlock._core.drive import drive
 from interlock._core.place import QueuePlace
 from interlock._core.states import State
 from interlock._runtime import identity
+from interlock._support import clock
 from interlock.model import Claim
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 

@@ -12,11 +12,11 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from interlock import clock
+from interlock._core.runtime import BRIEF, Guard, Job, Owner, Signal
 from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_guard
-from interlock.ports import BRIEF, Guard, Job, Owner, Signal
-from interlock.wakeups import task_of
+from interlock._support import clock
+from interlock._support.inline_resume import task_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from interlock import clock, native
 from interlock._core.drive import drive
+from interlock._core.runtime import Guard, Job, Owner, Signal
 from interlock._runtime import identity, statements
-from interlock.ports import Guard, Job, Owner, Signal
+from interlock._support import clock, native
 
 
 def new_guard() -> Guard:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
+from interlock._core.runtime import Guard, Runtime, Signal
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.errors import SettingsMismatch
@@ -30,7 +31,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Guard, Runtime, Signal, Store
+from interlock.store import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="memory",

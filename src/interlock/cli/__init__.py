@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from interlock import standard_streams
+from interlock._support import standard_streams
 from interlock.cli import exit_codes
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
+from interlock._support.wording import either, printable
 from interlock.cli import exit_codes
-from interlock.wording import either, printable
 
 OVERVIEW = """\
 Distributed locks from the command line. The store is --url, else $INTERLOCK_URL, else an embedded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, TextIO
 
-from interlock.wording import printable
+from interlock._support.wording import printable
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

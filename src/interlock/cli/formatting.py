@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from interlock import wording
+from interlock._support import wording
+from interlock._support.wording import JOINER as JOINER
+from interlock._support.wording import printable as printable
 from interlock.cli import table
 from interlock.model import EVERYTHING, NEVER, Queue, Standing
-from interlock.wording import JOINER as JOINER
-from interlock.wording import printable as printable
 
 FOREIGN = "a key of another program"
 

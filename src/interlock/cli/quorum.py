@@ -8,9 +8,10 @@ import os
 import time
 from argparse import Namespace
 
-from interlock import clock, urls
+from interlock import urls
 from interlock._core.drive import drive
 from interlock._core.names import printable_name
+from interlock._support import clock
 from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.backends.redlock.algorithm.inspection import NodeView

@@ -12,7 +12,7 @@ import threading
 from argparse import Namespace
 from contextlib import suppress
 
-from interlock import clock, events
+from interlock import events
 from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
 from interlock._core.holding import Holding
@@ -20,6 +20,9 @@ from interlock._core.names import checked_name
 from interlock._core.settings import Settings
 from interlock._core.states import State
 from interlock._core.timing import RENEWALS, checked_count
+from interlock._support import clock
+from interlock._support.record import replaced
+from interlock._support.wording import duration
 from interlock.blocking import Client, Lease, _connected
 from interlock.cli import (
     eviction_watch,
@@ -45,9 +48,7 @@ from interlock.errors import (
     Unsupported,
 )
 from interlock.model import EVERYTHING
-from interlock.record import replaced
 from interlock.who import Who
-from interlock.wording import duration
 
 KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
 CHANGES_OF_KIND = 20

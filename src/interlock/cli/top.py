@@ -6,9 +6,9 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from interlock import clock
 from interlock._core.drive import drive
 from interlock._core.signature import as_present_holders
+from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import exit_codes, formatting, json_output, screen, target_store
 from interlock.cli.console import Console

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from interlock._core.client import Client
 from interlock._core.drive import drive
 from interlock._core.signature import as_present_holders
+from interlock._support.record import replaced
 from interlock.cli import formatting
 from interlock.errors import InterlockError
 from interlock.events import Waiting
 from interlock.model import Standing
-from interlock.record import replaced
 
 
 def with_holder(event: Waiting, client: Client) -> Waiting:

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from interlock import clock
+from interlock._support import clock
 from interlock.cli import process_tree, termination
 
 RELAYED = tuple(
@@ -289,7 +289,7 @@ def _lock_liveness_byte(path: str, byte: int) -> None:
     import fcntl
     import resource
 
-    from interlock.bytelock import lock
+    from interlock._support.bytelock import lock
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = os.open(path, os.O_RDONLY)

@@ -6,8 +6,8 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
-from interlock import clock
 from interlock._core.outline import outline
+from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import formatting, json_output, target_store
 from interlock.cli.console import Console

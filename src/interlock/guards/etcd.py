@@ -24,7 +24,7 @@ from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.presented import presented
 from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.etcd.transport.cluster import ClusterTransport

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from interlock import standard_streams
 from interlock._core.lease import Lease
 from interlock._core.presented import Presented, presented
+from interlock._support import standard_streams
+from interlock._support.wording import duration
 from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit, Unsupported
-from interlock.wording import duration
 
 __all__ = ["read", "write"]
 

@@ -28,8 +28,8 @@ from interlock._core.lease import Lease
 from interlock._core.names import checked_name
 from interlock._core.presented import checked_token, presented
 from interlock._core.timing import checked_duration
+from interlock._support.record import record
 from interlock.errors import InterlockError, InvalidSetting, StaleToken, StoreUnavailable
-from interlock.record import record
 
 __all__ = ["FenceASGI", "FenceWSGI", "headers"]
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from interlock._core.runtime import Runtime, Signal
 from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,
@@ -34,7 +35,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Runtime, Signal, Store
+from interlock.store import IO_TIMEOUT, Store
 
 T = TypeVar("T")
 

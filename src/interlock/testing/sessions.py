@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from interlock._core.runtime import Runtime
+from interlock._support.record import replaced
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.memory import TRAITS as MEMORY
 from interlock.backends.memory import MemoryStore, Space, _Entry
@@ -36,8 +38,7 @@ from interlock.model import (
     Standing,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Runtime, Store
-from interlock.record import replaced
+from interlock.store import IO_TIMEOUT, Store
 
 SESSION = 60.0
 """How long a session lives unless it is kept, seconds."""

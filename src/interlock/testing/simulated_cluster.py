@@ -15,10 +15,11 @@ from interlock._core.client import Client
 from interlock._core.cohort import Turn
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
+from interlock._core.runtime import Owner
 from interlock._core.states import FINAL, LeaseEvent, State
 from interlock.errors import NotHeld, StaleToken
 from interlock.model import Claim, Granted
-from interlock.ports import Owner, Store
+from interlock.store import Store
 from interlock.testing.faults import Faults, Faulty, Link
 from interlock.testing.history import History, Kind
 from interlock.testing.sessions import SessionStore

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
+from interlock._core.runtime import Signal
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import (
@@ -24,7 +25,6 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Standing
-from interlock.ports import Signal
 from interlock.testing.faults import Link
 from interlock.testing.redlock_node import NodeMemory
 from interlock.testing.simulated_runtime import SimulatedRuntime

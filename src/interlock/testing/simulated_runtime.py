@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, Literal
 
-from interlock.ports import Job, Owner, Signal
+from interlock._core.runtime import Job, Owner, Signal
 from interlock.testing.world import (
     Cancelled,
     Killed,

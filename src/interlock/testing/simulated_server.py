@@ -13,10 +13,11 @@ from typing import Any
 
 from interlock._core.admission import admitted, asks_at_renewal
 from interlock._core.drive import drive
+from interlock._core.runtime import Runtime
+from interlock._support.record import replaced
 from interlock.backends.memory import TRAITS, MemoryStore, Space, _Entry
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
-from interlock.ports import IO_TIMEOUT, Runtime
-from interlock.record import replaced
+from interlock.store import IO_TIMEOUT
 from interlock.testing.history import History
 from interlock.testing.sessions import Session, SessionView
 from interlock.testing.world import STEP, SimulatedGuard, World

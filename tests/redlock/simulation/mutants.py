@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interlock._support.record import replaced
 from interlock.backends.redlock.algorithm import beginning, claiming, membership, recovery, renewing
 from interlock.backends.redlock.algorithm.beginning import NodeState, Step
 from interlock.backends.redlock.wire.requests import (
@@ -19,7 +20,6 @@ from interlock.backends.redlock.wire.requests import (
     Request,
     Vote,
 )
-from interlock.record import replaced
 from interlock.testing.redlock_node import NodeMemory, StandingClaim
 from tests.redlock.model import beginnings
 from tests.redlock.simulation.mutant import Mutant, Patch

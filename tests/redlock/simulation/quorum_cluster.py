@@ -8,7 +8,7 @@ from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.wire.requests import Admit, CheckIn
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.faults import Link
 from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
 from interlock.testing.simulated_quorum import BORN, SimulatedNode, SimulatedQuorumTransport

@@ -10,10 +10,10 @@ import ssl
 import threading
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from interlock._support.record import record
 from interlock.backends.etcd.wire.keys import DEFAULT_PREFIX
 from interlock.errors import InvalidURL, StoreUnfit
-from interlock.ports import CONNECT_TIMEOUT
-from interlock.record import record
+from interlock.store import CONNECT_TIMEOUT
 
 PORT = 2379
 OPTIONS = ("prefix", "cacert", "cert", "key", "server_name")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ssl
 
+from interlock._support.wording import duration, printable
 from interlock.backends.etcd.wire import grpc
 from interlock.backends.etcd.wire.grpc import Status
 from interlock.backends.etcd.wire.http2 import ProtocolError
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.wording import duration, printable
 
 
 class LeaseNotFound(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult
 
+from interlock._core.runtime import Runtime
 from interlock.backends.etcd.address import Address, address_of
 from interlock.backends.etcd.algorithm.sessions import Sessions
 from interlock.backends.etcd.algorithm.side import Side
@@ -12,7 +13,7 @@ from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.kit.runtime import StoreRuntime, ThreadRuntime
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 
 def open_url(

@@ -21,7 +21,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="etcd",

@@ -15,8 +15,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from interlock._core.runtime import Signal
 from interlock.model import Standing
-from interlock.ports import Signal
 
 RECENT = 1.0  # seconds for which a holder that one of the waiters was told of is named by the others
 

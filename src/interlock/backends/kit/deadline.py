@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 SHORTEST = 0.001  # seconds: a request that is made at all is given this long
 

@@ -12,11 +12,11 @@ from typing import cast
 
 from interlock.errors import Unsupported
 from interlock.model import Claim, Granted, Versioned
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 
 class StoreDefaults:
-    """The optional methods of `interlock.ports.Store`, as a store has them that does nothing special."""
+    """The optional methods of `interlock.store.Store`, as a store has them that does nothing special."""
 
     decides_here = False
 
@@ -65,7 +65,7 @@ class StoreDefaults:
 
 
 class NoRegisters:
-    """The methods of `interlock.ports.Register`, as a store has them that keeps none (`Traits.registers`)."""
+    """The methods of `interlock.store.Register`, as a store has them that keeps none (`Traits.registers`)."""
 
     no_registers: str
     """Says why there are none, and which store has them."""

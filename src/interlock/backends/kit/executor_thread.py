@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from interlock import native
+from interlock._support import native
 from interlock.errors import StoreUnavailable, Unreached
 
 T = TypeVar("T")

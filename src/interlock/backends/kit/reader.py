@@ -16,10 +16,10 @@ from _thread import get_ident
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.wake_pipe import WakePipe
-from interlock.ports import Signal
 
 POLLS = True  # whether waiters may read for themselves
 LOST: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)  # errors that end a subscription

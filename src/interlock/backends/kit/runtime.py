@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from interlock import native
 from interlock._core.drive import drive
-from interlock.ports import Job, Signal
+from interlock._core.runtime import Job, Signal
+from interlock._support import native
 
 
 class WaitRuntime(Protocol):

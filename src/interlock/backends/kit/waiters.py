@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from interlock.ports import Signal
+from interlock._core.runtime import Signal
 
 Topic = TypeVar("Topic", bound=Hashable)
 W = TypeVar("W", bound=Signal)

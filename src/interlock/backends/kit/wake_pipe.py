@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from interlock import standard_streams
+from interlock._support import standard_streams
 
 
 class WakePipe:

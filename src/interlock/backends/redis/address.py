@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from interlock import native, standard_streams
+from interlock._support import native, standard_streams
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.libraries import missing
 from interlock.backends.redis import resolver
@@ -25,7 +25,7 @@ from interlock.backends.redis.errors import (
 )
 from interlock.backends.redis.wire.resp import LONG_ARRAY, ErrorReply, ProtocolError
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
-from interlock.ports import CONNECT_TIMEOUT
+from interlock.store import CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redis.tls import SharedContext

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.redis.address import Route
@@ -16,7 +17,6 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.backends.redis.transport.pool import Pool
 from interlock.backends.redis.wire.keys import Keys
-from interlock.ports import Runtime
 
 if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener

@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from interlock._support.wording import duration
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply
 from interlock.backends.redis.wire.scripts import failed_commands, failed_line
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.wording import duration
 
 P = ParamSpec("P")
 T = TypeVar("T")

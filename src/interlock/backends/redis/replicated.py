@@ -26,7 +26,7 @@ from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.backends.redis.wire.scripts import Call
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 MOST = 16  # connections that may wait for replicas at the same time
 TICK = 0.15  # seconds by which WAIT may return late

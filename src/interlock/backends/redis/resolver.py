@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from interlock import native
+from interlock._support import native
 
 _left: dict[str, ConnectionAttempt] = {}  # by server: attempts whose caller has given up
 

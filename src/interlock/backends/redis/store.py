@@ -47,7 +47,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener

@@ -10,6 +10,7 @@ from random import random
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.url_options import MISSPELT
@@ -20,7 +21,7 @@ from interlock.backends.redlock.transport.blocking import BlockingQuorumTranspor
 from interlock.backends.redlock.transport.interface import QuorumTransport
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import InvalidURL, Unsupported
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 NODE_TIMEOUT = 0.05  # seconds a node may take before requests no longer wait for it
 

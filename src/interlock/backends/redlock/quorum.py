@@ -15,7 +15,7 @@ from interlock.backends.redlock.transport.interface import QuorumTransport
 from interlock.backends.redlock.transport.patience import FOR_EVER, Limits
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
-from interlock.ports import CONNECT_TIMEOUT, IO_TIMEOUT
+from interlock.store import CONNECT_TIMEOUT, IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redlock.algorithm.recovery import Recovery

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
 from interlock.backends.kit.polling import until_changed, until_removed
 from interlock.backends.kit.runtime import StoreRuntime
@@ -39,7 +39,7 @@ from interlock.model import (
     Standing,
     Traits,
 )
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="redlock",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Dialect, Source
@@ -13,7 +14,6 @@ from interlock.backends.sql.keeper import KeeperConnection
 from interlock.backends.sql.runner import Runner
 from interlock.backends.sql.server_store import ServerState, ServerStore
 from interlock.backends.sql.sharing import ListenerShare
-from interlock.ports import Runtime
 
 
 def _no_loop() -> None:

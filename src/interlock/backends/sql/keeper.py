@@ -43,7 +43,7 @@ class KeeperConnection:
         self._warm = True
 
     async def _warm_on_thread(self, source: Source, timeout: float) -> None:
-        from interlock import clock
+        from interlock._support import clock
         from interlock.backends.kit.executor_thread import ExecutorThread  # here, not above: it needs asyncio
 
         def warm(until: float) -> None:

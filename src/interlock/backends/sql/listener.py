@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.kit.reader import POLLS, SubscriptionReader
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.backends.sql.dialect import PolledSubscription, Subscription

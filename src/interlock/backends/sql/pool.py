@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakSet, ref
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.connect_pace import ConnectPace, left_after
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.backends.sql.user_connections import NewLogin
 from interlock.errors import ClientClosed, StoreUnfit, Unreached
-from interlock.ports import IO_TIMEOUT, Signal
+from interlock.store import IO_TIMEOUT
 
 AGAIN = 0.05  # seconds after which a caller that waits for a slot looks for one that became free unannounced
 IDLE = 30.0  # seconds after which a connection that nobody needed is closed, unless it is the last one

@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from interlock import native
+from interlock._support import native
+from interlock._support.wording import duration
 from interlock.errors import Unreached
-from interlock.wording import duration
 
 _reached: dict[tuple[str, int], str] = {}  # by host and port, the address of the last connection
 

@@ -19,7 +19,7 @@ from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter
 from interlock.errors import Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, RenewAnswer, Traits
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 NO_PLACE = (0, 0)
 UNANSWERED = 4096  # ids kept of claims for which a request was not answered

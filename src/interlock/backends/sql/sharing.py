@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.sql.dialect import Subscription
 from interlock.backends.sql.listener import Listener
 

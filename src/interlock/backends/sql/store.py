@@ -22,7 +22,7 @@ from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter, Wakeups
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Renewed, Standing, Versioned
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 BATCH = 100  # renewals in one step: more would keep locks from others for too long
 WATCHED = 60.0  # seconds for which changes ring the bell of a watcher

@@ -14,13 +14,13 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from interlock import clock, native
 from interlock._core.drive import drive
+from interlock._support import clock, native
+from interlock._support.wording import duration, one_sentence
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.errors import Unreached
-from interlock.wording import duration, one_sentence
 
 
 class Lender(Protocol):

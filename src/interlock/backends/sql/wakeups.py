@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from interlock._core.runtime import Signal
 from interlock.backends.sql.steps import Rows
-from interlock.ports import Signal
 
 
 class Look(NamedTuple):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from interlock._core.runtime import Signal
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.requests import Request
-from interlock.ports import Signal
 
 
 class Bell:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interlock._core.runtime import Signal
+from interlock._support.wording import duration
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
@@ -12,8 +14,7 @@ from interlock.backends.zookeeper.library import NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
 from interlock.errors import StoreUnavailable, Unreached
-from interlock.ports import IO_TIMEOUT, Signal
-from interlock.wording import duration
+from interlock.store import IO_TIMEOUT
 
 CHUNK = 200  # reads in one request
 LONGEST_TRIP = (

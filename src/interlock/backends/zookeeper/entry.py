@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.crowds import Crowd
 from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.view import View
 from interlock.model import EVERYTHING, Claim
-from interlock.ports import Signal
 
 # Waiters of a client from which on another one does not list the queue, and so does not know how many are
 # ahead.

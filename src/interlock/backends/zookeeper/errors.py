@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from interlock._support.wording import printable
 from interlock.backends.zookeeper.library import exceptions
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
-from interlock.wording import printable
 
 BROKEN: tuple[type[Exception], ...] = (
     exceptions.ConnectionLoss,

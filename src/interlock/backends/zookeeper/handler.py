@@ -13,7 +13,7 @@ from functools import partial
 from ssl import CERT_NONE, CERT_REQUIRED, SSLContext, create_default_context
 from typing import Any
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.zookeeper import wire
 from interlock.backends.zookeeper.wire import Waker, Wire
 

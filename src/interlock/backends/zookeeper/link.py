@@ -23,7 +23,10 @@ from functools import partial
 from random import shuffle
 from typing import Any
 
-from interlock import clock, native
+from interlock._core.runtime import Signal
+from interlock._support import clock, native
+from interlock._support.record import record
+from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests, wire
@@ -44,9 +47,6 @@ from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.settings import SESSION_TIMEOUT, Settings
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
-from interlock.ports import Signal
-from interlock.record import record
-from interlock.wording import duration
 
 # How often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`.
 BEAT = 0.3

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls
@@ -19,7 +20,6 @@ from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer, Link, late
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.view import View
-from interlock.ports import Signal
 
 # Seconds after which a list is not waited for any more: the caller who was to send it may have been
 # interrupted.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import SplitResult
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.backends.zookeeper.link import Link
 from interlock.backends.zookeeper.settings import Settings, of_client, of_url
 from interlock.backends.zookeeper.store import ZooKeeperStore
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 
 def open_url(

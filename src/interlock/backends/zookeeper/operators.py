@@ -18,7 +18,7 @@ from interlock.backends.zookeeper.paths import Paths, Place, places, unescaped
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 WATCHED = 64  # claims whose notes are watched; more are looked at once a second
 LOOK = 1.0

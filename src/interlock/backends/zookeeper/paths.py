@@ -20,8 +20,8 @@ from functools import lru_cache
 from operator import attrgetter
 from urllib.parse import unquote
 
+from interlock._support.record import record
 from interlock.model import EVERYTHING, LINGERING
-from interlock.record import record
 
 ROOT = "interlock"
 

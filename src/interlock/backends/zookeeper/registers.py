@@ -17,7 +17,7 @@ from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.errors import StoreUnavailable
 from interlock.model import Versioned
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 DELETED = 600.0
 """Seconds for which a deleted register's node stays. Longer than any request can be on its way: the node's

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from interlock._support.record import record
 from interlock.backends.zookeeper.library import security
 from interlock.errors import InvalidURL, StoreUnfit
-from interlock.ports import CONNECT_TIMEOUT
-from interlock.record import record
+from interlock.store import CONNECT_TIMEOUT
 
 SESSION_TIMEOUT = 30.0
 """Seconds that a session lives after its client was last heard of, unless the URL or the client's ttl says

@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakMethod, finalize
 
+from interlock._support.record import replaced
+from interlock._support.wording import duration
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.listing import BULK, recent
@@ -50,9 +52,7 @@ from interlock.model import (
     Renewed,
     Traits,
 )
-from interlock.ports import IO_TIMEOUT, Store
-from interlock.record import replaced
-from interlock.wording import duration
+from interlock.store import IO_TIMEOUT, Store
 
 TRAITS = Traits(
     backend="zookeeper",

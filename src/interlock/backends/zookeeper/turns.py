@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.ports import IO_TIMEOUT, Signal
+from interlock.store import IO_TIMEOUT
 
 AT_ONCE = 64
 LOST = 2 * IO_TIMEOUT  # seconds after which a turn counts as given back: whoever had it was interrupted

@@ -19,7 +19,7 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from interlock import clock, native, standard_streams
+from interlock._support import clock, native, standard_streams
 
 POLL: Any = getattr(select, "poll", None)  # not on Windows
 

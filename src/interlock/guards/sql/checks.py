@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from interlock._core.cohort import BLOCK
 from interlock._core.presented import Presented
 from interlock._core.signature import MARK, signature
+from interlock._support.record import record
 from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.guards.sql.claims import claim_table
 from interlock.guards.sql.statements import assignments, condition, quoted, statement
@@ -28,7 +29,6 @@ from interlock.guards.sql.transaction import (
     nested,
     not_serializable,
 )
-from interlock.record import record
 
 
 @record

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
+from interlock._support.record import record
 from interlock.errors import Unsupported
-from interlock.record import record
 
 Dialect: TypeAlias = Literal["postgresql", "mysql", "sqlite"]
 """The SQL that a database speaks. MariaDB speaks that of MySQL, as far as guards go."""

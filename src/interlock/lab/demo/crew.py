@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import interlock
-from interlock import clock
+from interlock._support import clock
 from interlock.lab.demo.pace import Pace
 from interlock.lab.demo.report import Report
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from interlock import clock
+from interlock._support import clock
 from interlock.blocking import _connected
 from interlock.lab.demo.crew import CAN_PAUSE, Crew, Member
 from interlock.lab.demo.ledger import Ledger, Write, free

@@ -11,7 +11,7 @@ import sys
 import threading
 
 import interlock
-from interlock import clock
+from interlock._support import clock
 from interlock.blocking import _connected
 from interlock.lab.demo.ledger import Ledger
 from interlock.lab.demo.report import CAPACITY, LEDGER, PRINTERS, Kind, Report

@@ -1,6 +1,6 @@
 """The conformance suite: what a store must do, as tests that its author runs.
 
-Every sentence of `interlock.ports` is a test here, and so is what users may rely on, of every synchronizer
+Every sentence of `interlock.store` is a test here, and so is what users may rely on, of every synchronizer
 through both faces. A test module of three lines runs all of it on your store:
 
     from interlock.testing.conformance import StoreFactory, suites

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.model import EVERYTHING, Claim, Granted
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance.store import StoreSuite
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.backends.memory import MemoryStore, Space
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Granted, Queue, Renewal, Renewed, Standing
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance.store import StoreSuite
 
 STEPS = 25

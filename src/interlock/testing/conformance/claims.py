@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.errors import SettingsMismatch
 from interlock.model import Claim, Gone
-from interlock.ports import WAITERS
+from interlock.store import WAITERS
 from interlock.testing.conformance.face import refused
 from interlock.testing.conformance.store import LONG, StoreSuite, ids
 

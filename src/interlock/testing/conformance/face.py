@@ -20,11 +20,12 @@ from interlock import blocking, events
 from interlock._core.client import Client as CoreClient
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
+from interlock._core.runtime import Runtime
 from interlock._runtime import lifetimes
 from interlock._runtime.threads import Threads, blocking_runtime
-from interlock.log import callback_reporter
+from interlock._support.log import callback_reporter
 from interlock.model import Claim, Granted
-from interlock.ports import Runtime, Store
+from interlock.store import Store
 from interlock.testing.conformance.factory import StoreFactory
 
 PATIENCE = 60.0  # seconds after which a fact that was waited for counts as missing; a busy machine is slow

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from interlock import urls
-from interlock.ports import Runtime, Store
+from interlock._core.runtime import Runtime
+from interlock.store import Store
 
 
 def _open_url(place: str, runtime: Runtime, asynchronous: bool) -> Store:

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from interlock import aio
+from interlock._core.runtime import Runtime
 from interlock._runtime.tasks import Tasks
-from interlock.ports import Runtime
 from interlock.testing.conformance.face import PATIENCE, Actor, Face, Main, Report
 
 

@@ -1,4 +1,4 @@
-"""What `ports.Register` promises: a value with a version that only grows."""
+"""What `store.Register` promises: a value with a version that only grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 from interlock.model import Versioned
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance.store import StoreSuite
 
 NOTHING = Versioned(None, 0)

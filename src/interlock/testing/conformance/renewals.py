@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from interlock._support.record import replaced
 from interlock.model import EVERYTHING, Gone, Granted, Renewal, Renewed, Standing
-from interlock.ports import Store
-from interlock.record import replaced
+from interlock.store import Store
 from interlock.testing.conformance.store import LONG, StoreSuite, ids
 
 

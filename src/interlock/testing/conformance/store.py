@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.model import Busy, Claim, Granted, Queue
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance.suite import Suite
 
 LONG = 30.0  # seconds: lapses in no test

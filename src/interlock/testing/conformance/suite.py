@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 from unittest import SkipTest
 from uuid import uuid4
 
+from interlock._core.runtime import Runtime
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Traits
-from interlock.ports import Runtime, Store
+from interlock.store import Store
 from interlock.testing.conformance.face import PATIENCE, Actor, Face, Main, SyncFace, got, until
 from interlock.testing.conformance.factory import StoreFactory
 from interlock.testing.lag import Lag, stretched

@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock._core.outline import outline
 from interlock.model import EVERYTHING, Claim, Granted, Queue, Renewal
-from interlock.ports import Store
+from interlock.store import Store
 from interlock.testing.conformance.store import LONG, StoreSuite
 from interlock.testing.lag import at_most
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
+from interlock._support.record import record
 from interlock.backends.etcd.wire.keys import READER, Keys
-from interlock.record import record
 
 
 @record

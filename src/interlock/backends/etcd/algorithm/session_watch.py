@@ -12,7 +12,7 @@ keep-alive tells.
 
 from __future__ import annotations
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.etcd.algorithm.keeping import keep
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side

@@ -14,8 +14,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection
 
-from interlock import native
 from interlock._core import timing
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.etcd.algorithm.key_names import KeyName, KeyNames
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.values import Entry
@@ -23,7 +24,6 @@ from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.crowds import Crowd
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted, Standing
-from interlock.ports import Signal
 
 LADDER: tuple[int, ...] = (
     *range(1, 10),

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from interlock import standard_streams
 from interlock._core.drive import drive
+from interlock._support import standard_streams
+from interlock._support.wording import duration
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
     Broken,
@@ -32,7 +33,6 @@ from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.backends.kit.tasks import retrieve
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.wording import duration
 
 
 class AsyncLine(Line, asyncio.Protocol):

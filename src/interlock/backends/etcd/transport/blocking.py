@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from interlock import native, standard_streams
+from interlock._support import native, standard_streams
+from interlock._support.wording import duration
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
     Broken,
@@ -42,7 +43,6 @@ from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
-from interlock.wording import duration
 
 FRESH = 0.5  # seconds of silence after which a line is checked before it is used
 SOON = 0.02  # seconds that answers to pings wait for a request, and what the system did not take, to be sent

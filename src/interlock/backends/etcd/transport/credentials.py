@@ -4,7 +4,7 @@ share.
 
 from __future__ import annotations
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.etcd.wire.http2 import literal
 
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from interlock import native
+from interlock._support import native
 
 _running: dict[tuple[str, int], _Lookup] = {}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from interlock._support.record import record
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.messages import WatchAnswer, unwatch, watch
-from interlock.record import record
 
 
 @record

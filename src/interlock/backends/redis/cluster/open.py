@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
@@ -20,7 +21,7 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.url_options import host_and_port, options
 from interlock.backends.redis.wire.keys import ClusterKeys
 from interlock.errors import InvalidURL
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 
 def open_cluster_url(

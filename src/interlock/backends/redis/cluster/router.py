@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from interlock import native
+from interlock._support import native
+from interlock._support.record import record
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to, slot_of
@@ -21,7 +22,6 @@ from interlock.backends.redis.transport.handshake import Handshake
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
-from interlock.record import record
 
 ATTEMPT = 1.5  # seconds after which a silent node is given up: another may have its slots by now
 # Seconds for which requests of a batch are repeated: the other requests of the batch must not wait for them.

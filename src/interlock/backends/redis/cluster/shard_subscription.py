@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from interlock import native
+from interlock._core.runtime import Guard, Signal
+from interlock._support import native
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to
 from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
@@ -16,7 +17,6 @@ from interlock.backends.redis.transport.pool import BlockingConnection, connecte
 from interlock.backends.redis.wire.keys import slot
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, command, message_parts
 from interlock.errors import InterlockError
-from interlock.ports import Guard, Signal
 
 
 class SubscriptionOwner(Protocol):

@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Collection
 
+from interlock._core.runtime import Guard, Signal
 from interlock.backends.kit.reader import SubscriptionReader
 from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
 from interlock.backends.redis.cluster.slots import HostPort
@@ -25,7 +26,6 @@ from interlock.backends.redis.pubsub.listener import IDLE, Listener
 from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread, queue
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command
-from interlock.ports import Guard, Signal
 
 
 class PlainListener(Listener):

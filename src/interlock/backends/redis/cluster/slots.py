@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from interlock._support.record import record
 from interlock.backends.redis.errors import unexpected_answer
 from interlock.backends.redis.wire.keys import SLOTS, slot
 from interlock.backends.redis.wire.resp import MALFORMED
-from interlock.record import record
 
 HostPort = tuple[str, int]
 Remap = Callable[[HostPort], HostPort]

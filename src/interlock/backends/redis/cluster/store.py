@@ -21,7 +21,7 @@ from interlock.backends.redis.wire.resp import ErrorReply, bulk
 from interlock.backends.redis.wire.scripts import RENEW, STRETCH
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Claim, ClaimAnswer, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 MOVING = ("TRYAGAIN", "ASK")
 PASSING = ("BUSY", "LOADING")  # error replies that say nothing about a node's abilities

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from interlock import native
 from interlock._core.drive import drive
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address
@@ -27,7 +28,7 @@ from interlock.backends.redis.transport.handshake import (
     one_then_all,
 )
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.ports import CONNECT_TIMEOUT, Signal
+from interlock.store import CONNECT_TIMEOUT
 
 SHARE = 0.5  # seconds that one node may take before the others are asked
 # Seconds for which an older epoch counts as outdated; later it means that the Cluster was set up anew.

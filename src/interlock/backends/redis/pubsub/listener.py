@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.reader import LOST, POLLS, SubscriptionReader
 from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.address import Route
@@ -24,7 +25,6 @@ from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThre
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, command, message_parts
 from interlock.errors import InterlockError
-from interlock.ports import Signal
 
 IDLE = 10.0  # seconds for which the thread outlives the last waiter
 AGAIN = 0.2  # seconds between attempts to reconnect

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from interlock import native
+from interlock._core.runtime import Signal
+from interlock._support import native
 from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.kit.waiters import Waiters
 from interlock.errors import StoreUnavailable
-from interlock.ports import Signal
 
 KEPT = 4096  # messages kept for waiters that do not listen yet
 DIGITS = 19  # of the largest token

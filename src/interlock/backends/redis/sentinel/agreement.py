@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from interlock import native
 from interlock._core import timing
 from interlock._core.drive import drive
+from interlock._core.runtime import Signal
+from interlock._support import native
+from interlock._support.clock import now
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.clock import now
 from interlock.errors import InterlockError
-from interlock.ports import Signal
 
 LEAST = 1.0  # seconds: an answer that is younger always suffices, however short a ttl is
 NOT_BEFORE = LEAST / timing.RENEWALS  # seconds from one question to the next

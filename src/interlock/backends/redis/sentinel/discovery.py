@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from interlock import clock, native
 from interlock._core.drive import drive
+from interlock._support import clock, native
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import understood
@@ -38,7 +38,7 @@ from interlock.backends.redis.transport.handshake import (
     one_then_all,
 )
 from interlock.errors import StoreUnavailable, Unsupported
-from interlock.ports import CONNECT_TIMEOUT
+from interlock.store import CONNECT_TIMEOUT
 
 SHARE = 0.5  # seconds that one sentinel may take before the others are asked
 # Seconds for which an older epoch counts as outdated; later it means that the sentinels were set up anew.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.errors import merged_error

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
+from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
@@ -19,7 +20,7 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.url_options import check_database, host_and_port, options
 from interlock.backends.redis.wire.keys import Keys
 from interlock.errors import InvalidURL
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 AnySentinelStore = TypeVar("AnySentinelStore", bound=SentinelStore)
 

@@ -12,7 +12,7 @@ from interlock.backends.redis.replicated import ReplicatedStore
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redis.sentinel.discovery import Sentinels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.record import record
+from interlock._support.record import record
 
 NEVER = float("-inf")
 # Seconds within which a sentinel tells the others which master it knows; it does so every two seconds.

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-from interlock import native
 from interlock._core.drive import drive
+from interlock._support import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.wire.resp import ErrorReply, check_size, command, reader

@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from interlock._support.inline_resume import Wakeups
 from interlock.backends.redis.errors import protocol_error, unreachable
 from interlock.backends.redis.transport.pool import AT_ONCE
 from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
 from interlock.errors import InterlockError
-from interlock.wakeups import Wakeups
 
 
 class PipelinedConnection(asyncio.Protocol, ABC):

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, SupportsIndex
 from weakref import WeakSet
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import merged_error, protocol_error, timeout_error, unreachable

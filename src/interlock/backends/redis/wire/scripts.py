@@ -7,8 +7,8 @@ import os
 import re
 from typing import Any
 
+from interlock._support.record import record
 from interlock.backends.redis.wire.resp import bulk
-from interlock.record import record
 
 
 @record

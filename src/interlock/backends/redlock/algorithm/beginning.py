@@ -22,8 +22,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from interlock._support.record import record
 from interlock.backends.redlock.wire.requests import Admit, Start
-from interlock.record import record
 
 Step: TypeAlias = Start | Admit
 

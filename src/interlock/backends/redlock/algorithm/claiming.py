@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock._support.wording import duration
 from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
@@ -31,7 +32,6 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
-from interlock.wording import duration
 
 ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
 STEPS = 8  # round trips within which new nodes get their votes

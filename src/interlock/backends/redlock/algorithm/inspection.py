@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from interlock._support.record import record, replaced
 from interlock.backends.redis.errors import unexpected_answer
 from interlock.backends.redis.scan import Cursors
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
@@ -17,7 +18,6 @@ from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
 from interlock.model import NEVER, Queue, Standing
-from interlock.record import record, replaced
 
 FOREIGN = "another program"  # the holder of a lock that interlock did not write
 LEFTOVERS = 4  # claims of failed attempts that may stand on a node for a moment

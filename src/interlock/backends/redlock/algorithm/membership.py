@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from interlock._support.record import record
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
 from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release, Seat, Vote
 from interlock.model import Claim
-from interlock.record import record
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from interlock._core.runtime import Job, Signal
+from interlock._support.record import replaced
 from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm.beginning import STEPS, NodeState, Step, next_steps
 from interlock.backends.redlock.algorithm.clock import DRIFT
@@ -26,8 +28,6 @@ from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
-from interlock.ports import Job, Signal
-from interlock.record import replaced
 
 PATIENCE = 1.0  # seconds for a node that no caller waits for
 THOROUGH = 3.0  # seconds for all nodes when an operator's command is about every one of them

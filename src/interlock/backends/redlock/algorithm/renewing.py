@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from interlock._support.record import replaced
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.membership import Held
 from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
@@ -26,7 +27,6 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.errors import InterlockError
 from interlock.model import Claim, Gone, NoAnswer, Renewal, RenewAnswer, Renewed
-from interlock.record import replaced
 
 BATCH = 100  # renewals in one script call: more would block the server for other clients
 NEARLY = 0.001  # seconds: a renewal for so short a time only asks, because no renewal shortens a lease

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
+from interlock._support.inline_resume import Wakeups
 from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import (
@@ -36,8 +37,7 @@ from interlock.backends.redlock.wire.packing import (
 )
 from interlock.backends.redlock.wire.requests import OnLateVote, OnReply, OnUnacknowledged, Request, Vote
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
-from interlock.ports import IO_TIMEOUT
-from interlock.wakeups import Wakeups
+from interlock.store import IO_TIMEOUT
 
 MAX_VOTES = 256  # rounds of votes that are under way at once: if more tasks than these ask, they take turns
 LATE = 0.01  # seconds by which a timer may be late before the event loop counts as busy

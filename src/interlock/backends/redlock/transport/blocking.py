@@ -12,7 +12,7 @@ from itertools import count
 from typing import TypeAlias
 from weakref import WeakSet
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet

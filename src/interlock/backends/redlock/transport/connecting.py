@@ -12,7 +12,7 @@ import queue
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connections import NodeConnection
 from interlock.backends.redlock.transport.patience import AT_LEAST, ConnectTimes

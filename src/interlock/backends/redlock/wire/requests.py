@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from interlock._support.record import record
 from interlock.errors import InterlockError
 from interlock.model import Claim
-from interlock.record import record
 
 TOO_LOW, BUSY, EVICTED, MISMATCH, NO_VOTE = 2, 0, -1, -2, -9
 """The second part of the reply to a vote that was not accepted. After BUSY follow the number of claims ahead,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
-from interlock import native, standard_streams
+from interlock._support import native, standard_streams
 from interlock.backends.kit.libraries import missing
 from interlock.backends.sql import resolver
 from interlock.backends.sql.mysql import login

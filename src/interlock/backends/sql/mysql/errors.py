@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from interlock._support.wording import duration
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
-from interlock.wording import duration
 
 AGAIN = frozenset((1205, 1213, 3572, 1020))  # lock wait, deadlock, nowait, a row that has changed
 NOT_INSTALLED = frozenset((1305, 1146))  # no such procedure, no such table

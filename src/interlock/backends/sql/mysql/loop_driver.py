@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from interlock import standard_streams
+from interlock._support import standard_streams
 from interlock.backends.sql.mysql import login
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.driver import ROLE, failure, library, readable

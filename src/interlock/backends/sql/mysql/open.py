@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from interlock._core.runtime import Runtime
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.mysql.address import Address, from_url
 from interlock.backends.sql.mysql.dialect import MysqlDialect
@@ -11,7 +12,6 @@ from interlock.backends.sql.mysql.engines import LoopEngine, PyMysqlEngine
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.server_store import ServerStore
 from interlock.errors import Unsupported
-from interlock.ports import Runtime
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult

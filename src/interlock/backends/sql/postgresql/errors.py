@@ -7,9 +7,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+from interlock._support.wording import duration, one_sentence
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, InvalidSetting, StoreUnavailable, StoreUnfit, Unreached
-from interlock.wording import duration, one_sentence
 
 ISOLATION, PINNED = "IL001", "IL002"  # raised by functions.sql
 MISSING = ("42883", "42P01", "3F000")  # a function, a table or a schema does not exist

@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from interlock import standard_streams
+from interlock._support import standard_streams
+from interlock._support.wording import duration
 from interlock.backends.sql.dialect import Again, NotInstalled
 from interlock.backends.sql.postgresql import errors, installing
 from interlock.backends.sql.postgresql.address import Address, Server
 from interlock.backends.sql.postgresql.statements import Statement, Values
 from interlock.backends.sql.steps import Rows
 from interlock.errors import InterlockError, StoreUnavailable
-from interlock.wording import duration
 
 OK, BAD = 0, 1  # ConnStatus
 POLLING_FAILED, POLLING_READING, POLLING_WRITING, POLLING_OK = 0, 1, 2, 3

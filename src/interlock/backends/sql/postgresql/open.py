@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode
 
+from interlock._core.runtime import Runtime
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.dialect import CONNECTIONS, PostgresDialect
@@ -14,7 +15,7 @@ from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool, Psyco
 from interlock.backends.sql.server_store import ServerStore
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender
 from interlock.errors import InterlockError, InvalidURL, Unsupported
-from interlock.ports import CONNECT_TIMEOUT, Runtime
+from interlock.store import CONNECT_TIMEOUT
 
 
 def open_url(

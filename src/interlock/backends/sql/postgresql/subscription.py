@@ -16,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from interlock import native, standard_streams
 from interlock._core.drive import drive
+from interlock._support import native, standard_streams
 from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink
 from interlock.errors import InterlockError
 

@@ -13,7 +13,7 @@ from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.store import ADMITTED, SqliteStore
 from interlock.backends.sql.steps import Rows
 from interlock.model import Claim, ClaimAnswer
-from interlock.ports import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store
 
 T = TypeVar("T")
 

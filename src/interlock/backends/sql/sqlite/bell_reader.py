@@ -8,9 +8,9 @@ import os
 import select
 from typing import Any
 
+from interlock._core.runtime import Signal
 from interlock.backends.kit.wake_pipe import WakePipe
 from interlock.backends.sql.sqlite.doorbell import LARGEST, Doorbell
-from interlock.ports import Signal
 
 
 class BellReader:

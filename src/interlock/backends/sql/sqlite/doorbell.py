@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from interlock import native, standard_streams
+from interlock._support import native, standard_streams
 
 if TYPE_CHECKING:
     import socket

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
 from interlock.backends.sql.sqlite.doorbell import MANY, UNKNOWN, Doorbell, available
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from interlock._core.runtime import Runtime
 from interlock.backends.sql.sqlite.file.clock import Clock
 from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.file.location import settle
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.store import SqliteStore
-from interlock.ports import Runtime
 
 # What the first waiter needs. Loaded with the store, because later there may be no descriptor left to import
 # it with; and not above, because it needs sockets.

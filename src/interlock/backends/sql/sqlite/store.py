@@ -30,7 +30,7 @@ from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from interlock import clock
+from interlock._support import clock
 
 SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from os import getpid
 from typing import Any, Literal, TypeVar
 
-from interlock import standard_streams
+from interlock._support import standard_streams
 from interlock.backends.sql.sqlite.file import errors, liveness, ownership
 from interlock.backends.sql.sqlite.file import inodes as files
 from interlock.backends.sql.sqlite.file.clock import Clock
@@ -41,7 +41,7 @@ from interlock.backends.sql.sqlite.file.location import make_file
 from interlock.backends.sql.sqlite.tables.reading import outlived
 from interlock.backends.sql.sqlite.tables.transaction import Rings, Transaction
 from interlock.errors import ClientClosed, InterlockError
-from interlock.ports import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from interlock import native
+from interlock._support import native
 from interlock.backends.sql.sqlite.file import errors, ownership
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
 from interlock.backends.sql.sqlite.file.liveness import Liveness, inode, present

@@ -8,7 +8,7 @@ its ttl. A process that is alive, even if it is stopped, swapped out or in anoth
 lock. Where the kernel cannot tell (no such locks, a network filesystem), the life is 0, and no process ever
 counts as dead.
 
-The locks belong to the opening of the file (see `interlock.bytelock`) and are shared: the command of
+The locks belong to the opening of the file (see `interlock._support.bytelock`) and are shared: the command of
 `interlock run` inherits one on the same byte, and so lives in the same life as its wrapper. It is a byte of
 an empty file beside the lock file: the command may run as another user, who could read the lock file through
 any descriptor of it. A forked child closes its copy.
@@ -27,8 +27,8 @@ import weakref
 from contextlib import suppress
 from typing import TypeAlias
 
-from interlock import native, standard_streams
-from interlock.bytelock import AVAILABLE, lock, locked
+from interlock._support import native, standard_streams
+from interlock._support.bytelock import AVAILABLE, lock, locked
 
 Inode: TypeAlias = tuple[int, int]
 """Device and number of a file: its identity on this machine."""

@@ -8,7 +8,7 @@ import stat
 import sys
 from contextlib import suppress
 
-from interlock import standard_streams
+from interlock._support import standard_streams
 from interlock.backends.sql.sqlite.file import errors, ownership
 from interlock.errors import InterlockError, InvalidURL
 

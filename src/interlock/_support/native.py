@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, cast
 from weakref import ref
 
-from interlock.ports import Guard
+from interlock._core.runtime import Guard
 
 
 def guard() -> Guard:

@@ -13,10 +13,10 @@ from functools import partial
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
+from interlock._support.wording import printable
 from interlock.events import DEBUG, WARNING, CallbackFailed, Event
 from interlock.model import Standing
 from interlock.who import Who
-from interlock.wording import printable
 
 if TYPE_CHECKING:
     from logging import Logger

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
+from interlock._api.construction import MadeByClients, Origin, made, made_again, public_path
 from interlock._core import lease as lease_core
 from interlock._core.client import Client as CoreClient
 from interlock._core.holding import Holding
 from interlock._core.reentry import Reentrant
 from interlock._core.semaphore import SemaphoreHolding
 from interlock._core.settings import NOTHING, USUAL, Settings
-from interlock.making import MadeByClients, Origin, made, made_again, public_path
 from interlock.model import EVERYTHING, Traits
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ import threading
 import time
 from types import FrameType
 
-from interlock import clock, native
 from interlock._runtime.lifetimes import call_at_rest, give_back_everything
+from interlock._support import clock, native
 from interlock.errors import InvalidSetting
 
 AGAIN = 0.005  # seconds until the handler looks at the main thread again
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _APART = ("cli", "lab", "testing")  # our own programs, which use the rest of the package as any user does
 _WAITING = ("wait", "sleep")  # nobody waits inside a guard
