@@ -72,9 +72,7 @@ class TestImport:
         backends = {name for name in loaded if name.startswith("interlock.backends")}
         assert not (heavy & loaded) | backends
 
-    @pytest.mark.parametrize(
-        "module", ["aio", "blocking", "errors", "events", "model", "store", "who"]
-    )
+    @pytest.mark.parametrize("module", ["aio", "blocking", "errors", "events", "model", "store", "who"])
     def test_the_public_modules_are_there_though_nobody_imported_them(self, module: str) -> None:
         """As they were while the package imported all of them: `except interlock.errors.LeaseLost` must not fail."""
         program = f"import sys; sys.path.insert(0, {str(SRC)!r}); import interlock; print(interlock.{module}.__name__)"
