@@ -1,4 +1,4 @@
-"""docs/ARCHITECTURE.md names every module of `src`, and whatever it and the decisions name exists.
+"""docs/ARCHITECTURE.md names every room of the package, and whatever it and the decisions name exists.
 
 The page is read as text and the source with `ast`: nothing is imported. `tests/docs/test_walks.py` runs its walks.
 """
@@ -16,38 +16,40 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import FENCE, Walk, name, walks
-from tests.house.architecture import PACKAGE, PAGE, listed, mended, packages, parts, shipped
 from tests.house.source import ROOT, SRC, parse
 
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:[\w.-]+/)*[\w-]+\.(?:py|lua|sql|md|txt|toml)|(?:[\w.-]+/)+")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
+PACKAGE = SRC / "interlock"
+PAGE = ROOT / "docs" / "ARCHITECTURE.md"
 FOLDERS = ("src", "tests", "benchmarks", "docs")
 INSIDE = [ROOT / "docs" / "decisions", ROOT / "docs" / "backends"]
 PAGES = [PAGE, ROOT / "CONTRIBUTING.md", *sorted(page for folder in INSIDE for page in folder.glob("*.md"))]
-MEND = "run `python3 -m tests.house.architecture`, then read what it wrote into docs/ARCHITECTURE.md"
 
 
-# ---- the tables --------------------------------------------------------------
+# ---- the rooms ---------------------------------------------------------------
 
 
-def test_every_module_has_a_row_in_the_table_of_its_package() -> None:
-    missing = sorted(shipped() - listed())
-    assert not missing, MEND
+def test_every_room_of_the_package_has_a_row() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## The rooms\n")[2].partition("\n## ")[0]
+    rooms = {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    named = {
+        span
+        for row in section.splitlines()
+        for span in SPAN.findall(row.split("|")[1] if row[:1] == "|" else "")
+    }
+    assert sorted(rooms - named - {"__init__.py", "__main__.py"}) == []
 
 
-def test_every_row_is_about_a_module_that_exists() -> None:
-    gone = sorted(listed() - shipped())
-    assert not gone, MEND
-
-
-def test_every_package_has_a_heading() -> None:
-    assert set(parts()) == packages(), MEND
-
-
-def test_mending_the_tables_changes_nothing_while_they_are_right() -> None:
-    assert mended() == PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("package", sorted(path.parent for path in PACKAGE.rglob("__init__.py")), ids=name)
+def test_every_package_says_what_it_is_for(package: Path) -> None:
+    assert ast.get_docstring(parse(package / "__init__.py")), f"{name(package)}/__init__.py has no docstring"
 
 
 # ---- the names ---------------------------------------------------------------
