@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from interlock._support.record import record, replaced
-from interlock.backends.redis.errors import unexpected_answer
+from interlock.backends.redis.errors import timeout_error, unexpected_answer
 from interlock.backends.redis.scan import Cursors
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
 from interlock.backends.redlock.transport.patience import Limits
@@ -160,7 +160,11 @@ async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None
 
 
 class ResourceListing:
-    """Lists the resources that stand on a majority: scans each node step by step."""
+    """Lists the resources that stand on a majority.
+
+    All nodes begin their scans at once, so nodes that hang cost the time of one round together; then the scans
+    go on one by one. A list of many keys takes as long as it takes, for as long as its nodes answer each step.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -174,39 +178,40 @@ class ResourceListing:
         return [name for name in names if name > after]
 
     async def _all(self, quorum: Quorum, prefix: str, timeout: float) -> list[str]:
+        majority = quorum.members.majority
+        first: dict[int, Reply] = {}
+
+        def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
+            first[node] = reply
+            return False
+
+        await quorum.ask(Scan(prefix, ""), on_reply, quorum.once_connected(timeout))
         counts: dict[str, int] = {}
-        walked = 0
         said: dict[int, str | InterlockError] = {}
-        for node in quorum.members.present:
+        listed, pending = 0, len(first)
+        for node, reply in first.items():
+            if listed + pending < majority:
+                break  # the nodes that are left could only cost more time
+            pending -= 1
             try:
-                found = await self._of(quorum, node, prefix, timeout)
+                found = await self._of(quorum, node, prefix, reply)
             except InterlockError as error:
                 said[node] = error
                 continue
-            walked += 1
+            listed += 1
             said[node] = "listed"
             for name in found:
                 counts[name] = counts.get(name, 0) + 1
-        if walked < quorum.members.majority:
+        if listed < majority:
             raise quorum.too_few("a list of names", said)
-        return sorted(name for name, count in counts.items() if count >= quorum.members.majority)
+        return sorted(name for name, count in counts.items() if count >= majority)
 
-    async def _of(self, quorum: Quorum, node: int, prefix: str, timeout: float) -> set[str]:
+    async def _of(self, quorum: Quorum, node: int, prefix: str, reply: Reply) -> set[str]:
+        """The names on one node, whose scan began with this reply."""
+        place, step = quorum.members.places[node], Limits(quorum.longest, quorum.longest, 1)
         names: set[str] = set()
-        cursor, cursors = "", Cursors()
+        cursors = Cursors()
         while True:
-            got: list[Reply] = []
-
-            def on_reply(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
-                got.append(reply)
-                return True
-
-            await quorum.transport.ask(
-                Scan(prefix, cursor), (node,), (node,), on_reply, Limits(timeout, timeout, 1)
-            )
-            if not got:
-                raise quorum.too_few("a list of names", {})
-            reply = got[0]
             if isinstance(reply, InterlockError):
                 raise reply
             cursor = reply[1]
@@ -216,4 +221,12 @@ class ResourceListing:
             try:
                 cursors.follow(cursor)
             except ValueError as error:
-                raise unexpected_answer(quorum.members.places[node], error) from None
+                raise unexpected_answer(place, error) from None
+            got: list[Reply] = [timeout_error(place, quorum.longest)]
+
+            def on_reply(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
+                got[0] = reply
+                return True
+
+            await quorum.ask(Scan(prefix, cursor), on_reply, step, (node,))
+            reply = got[0]
