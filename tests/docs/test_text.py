@@ -59,3 +59,16 @@ def test_the_tables_of_stores_have_every_store(page: str) -> None:
         for schemes in stores.values()
         if not any(re.search(rf"^\|.*`{re.escape(scheme)}://", text, re.MULTILINE) for scheme in schemes)
     ]
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+STATUS = re.compile(r"# .+\n\nStatus: (accepted|superseded by|accepted, supersedes)\b.*; \d{4}-\d\d-\d\d\n\n")
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=name)
+def test_every_decision_has_a_status_and_a_date(page: Path) -> None:
+    assert STATUS.match(page.read_text(encoding="utf-8"))
+
+
+def test_the_list_of_decisions_has_them_all() -> None:
+    assert links(ROOT / "docs" / "decisions" / "README.md") == [page.name for page in DECISIONS]
