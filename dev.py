@@ -334,7 +334,7 @@ def perform(steps: tuple[Step, ...], strict: bool = False) -> int:
 def files_read() -> str:
     """A digest of all that a check of types reads: the code, the settings, and which packages the environment has."""
     digest = hashlib.sha256()
-    folders = [ROOT / name for name in ("src", "tests", "benchmarks")]
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "examples")]
     code = [path for folder in folders for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi")]
     for path in (*sorted(code), ROOT / "dev.py", ROOT / "pyproject.toml"):
         digest.update(f"{path}\n".encode() + path.read_bytes())

@@ -32,6 +32,8 @@ def pages() -> list[Path]:
         ROOT / "CONTRIBUTING.md",
         ROOT / "SECURITY.md",
         ROOT / "CHANGELOG.md",
+        ROOT / "examples" / "README.md",
+        ROOT / "tests" / "attacks" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted(page for folder in folders for page in folder.glob("*.md")),
     ]

@@ -1,9 +1,10 @@
-"""What users install: everything the package needs at run time is in the wheel, and nothing else is."""
+"""Everything that programs need is in the wheel, and everything of the repository is in the source distribution."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -13,14 +14,17 @@ import pytest
 from tests.house.source import ROOT, SRC
 
 
+def built(target: str, folder: Path) -> Path:
+    pytest.importorskip("hatchling", reason="needs the build backend, which dev.py installs")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(folder.iterdir())
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling", reason="needs the build backend, which dev.py installs")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return next(folder.glob("*.whl"))
+    return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_holds_every_file_that_programs_need(wheel: Path) -> None:
@@ -42,3 +46,13 @@ def test_installing_interlock_installs_nothing_else(wheel: Path) -> None:
     assert not needed
     extras = {"redis", "etcd", "zookeeper", "postgresql", "mysql", "all"}
     assert set(metadata.get_all("Provides-Extra") or []) == extras
+
+
+def test_the_source_distribution_is_the_repository(tmp_path: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("needs a clone, to know which files belong to the repository")
+    with tarfile.open(built("sdist", tmp_path)) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    files = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()}
+    assert sorted(files - inside) == []
