@@ -440,6 +440,26 @@ def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
         taken[0].release()
 
 
+def test_a_lease_that_was_evicted_cannot_be_adopted() -> None:
+    with interlock.connect(fresh()) as client:
+        lease = client.lock("x").acquire()
+        assert lease is not None
+        client.evict("x", reason="maintenance")
+        with pytest.raises(interlock.LeaseLost):
+            lease.renew()
+        with pytest.raises(interlock.LeaseLost, match="maintenance"):
+            lease.adopt()
+
+
+def test_a_lease_that_was_released_cannot_be_adopted() -> None:
+    with interlock.connect(fresh()) as client:
+        lease = client.lock("x").acquire()
+        assert lease is not None
+        lease.release()
+        with pytest.raises(interlock.NotHeld):
+            lease.adopt()
+
+
 def test_a_lease_that_nobody_was_to_renew_has_lapsed_whatever_became_of_its_owner() -> None:
     taken: list[interlock.Lease] = []
     with interlock.connect(fresh(), ttl=0.2) as client:

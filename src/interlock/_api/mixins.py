@@ -75,7 +75,11 @@ class LeaseMixin(Unpicklable, lease_core.Lease):
     __slots__ = ()
 
     def adopt(self) -> None:
-        """Make the calling thread or task the owner: the lease is renewed for as long as that one lives."""
+        """Make the calling thread or task the owner: the lease is renewed for as long as that one lives.
+
+        Raises as `check` does if the lease was lost or released: then there is nothing to renew.
+        """
+        self.check()
         self._set_owner(self._runtime.owner())
 
 
