@@ -81,3 +81,12 @@ def test_one_that_goes_without_a_word_is_not_waited_for() -> None:
     del gone, alone
     assert waiters.everyone() == [here]
     assert {topic: len(found) for topic, found in waiters.topics.items()} == {"a": 1}
+
+
+def test_whoever_begins_to_wait_after_the_end_is_set_at_once() -> None:
+    waiters, early, late = Waiters[str, threading.Event](), threading.Event(), threading.Event()
+    waiters.add(early, "a")
+    notify(waiters.close())
+    assert early.is_set()
+    waiters.add(late, "b")
+    assert late.is_set()

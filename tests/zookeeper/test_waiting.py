@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from typing import Any
 from uuid import uuid4
 
@@ -47,6 +48,56 @@ def watches(url: str) -> int:
             else:
                 count += ours and bool(line.strip())
     return count
+
+
+def test_a_watch_that_was_not_armed_yet_ends_when_its_store_is_closed(url: str) -> None:
+    """kazoo keeps no watcher once it is told to stop, though it still answers the request that was to arm it."""
+    store = opened(url)
+    version = drive(store.compare_and_set("x", 0, "1", uuid4().hex)).version
+    ask = store._calls.ask
+
+    async def ask_while_closing(*args: Any) -> Any:
+        store._link._client._stopped.set()
+        answers = await ask(*args)
+        await store.close()
+        return answers
+
+    store._calls.ask = ask_while_closing
+    began = time.monotonic()
+    drive(store.watch_register("x", version, PATIENCE))
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_a_request_that_comes_when_the_session_has_just_ended_is_answered(url: str) -> None:
+    store = opened(url)
+    drive(store.read("x"))
+    link, ended = store._link, store._link._client
+
+    class State:
+        """That of a client of kazoo which ends between the question for its state and the request."""
+
+        asked = 0
+
+        def __get__(self, *_: Any) -> Any:
+            self.asked += 1
+            return "CONNECTED" if self.asked == 1 else "CLOSED"
+
+    class Kazoo:
+        _state, _queue = State(), deque[Any]()
+
+        class _connection:
+            class _write_sock:
+                @staticmethod
+                def send(_: bytes) -> None: ...
+
+    link._client = Kazoo()
+    try:
+        (answer,) = link.send([requests.sync("/")], None)
+        assert answer.done
+        assert answer.error is not None
+    finally:
+        link._client = ended
+        drive(store.close())
 
 
 @pytest.mark.parametrize("strike", [1, 2, 3])

@@ -40,6 +40,7 @@ class Waiters(Generic[Topic, W]):
     def __init__(self) -> None:
         self.topics: dict[Topic, dict[W, None]] = {}  # no topic is here for which nobody waits
         self._abandoned: list[W] = []
+        self._closed = False
 
     def __bool__(self) -> bool:
         """Whether anybody waits."""
@@ -48,6 +49,16 @@ class Waiters(Generic[Topic, W]):
     def add(self, waiter: W, *topics: Topic) -> None:
         for topic in topics:
             self.topics.setdefault(topic, {})[waiter] = None
+        if self._closed:
+            waiter.set()
+
+    def close(self) -> list[W]:
+        """End all waits: the caller notifies those who wait now, and whoever is added later is set at once.
+
+        Otherwise a call that begins to wait just while its store is closed would be woken by nobody.
+        """
+        self._closed = True
+        return self.everyone()
 
     def remove(self, waiter: W, *topics: Topic) -> None:
         for topic in topics:

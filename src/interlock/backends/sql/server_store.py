@@ -224,6 +224,7 @@ class ServerStore(SqlStore):
             self._keeper_side._runner.source.after_fork()
 
     async def close(self) -> None:
+        self._state.closed = True
         self._share.leave()
         await self._runner.source.close()
         if self._keeper_side is not None and self._keeper_side is not self:

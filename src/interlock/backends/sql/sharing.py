@@ -48,8 +48,7 @@ class ListenerShare:
                 last = users == 1
         if last:
             self.listener.close()
-        else:
-            self.listener.deliver("")  # waiters of this client ask again, and learn that it was closed
+        self.listener.deliver("")  # waiters of this client ask again, and learn that it was closed
 
 
 def _after_fork() -> None:

@@ -39,6 +39,7 @@ class SharedState:
         self.sweep = sweep
         # By topic: the bell that its changes ring, and until when.
         self.bells: dict[str, tuple[str, float]] = {}
+        self.closed = False  # set before the waiters are woken: whoever listens later must not wait
 
     def clear(self) -> None:
         """In a forked child."""
@@ -62,7 +63,7 @@ class SqlStore(StoreDefaults, ABC):
         self._place = place
         self._runtime = runtime
         self._wakeups = wakeups
-        self._sweep, self._bells = state.sweep, state.bells
+        self._shared_state, self._sweep, self._bells = state, state.sweep, state.bells
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._place}>"
@@ -199,6 +200,8 @@ class SqlStore(StoreDefaults, ABC):
         """
         self._wakeups.listen(waiter)
         try:
+            if self._shared_state.closed:
+                return  # those who listened by then were woken, and nobody is from here on
             if not self._wakeups.subscribed(waiter):
                 await self._runtime.wait(waiter.signal, deadline.left())
                 return  # what was rung before the subscription listened is lost: the caller asks again

@@ -45,6 +45,11 @@ class Bell:
         self.armed.discard(event.path)
         self.signal.set()
 
+    def silence(self) -> None:
+        """Nothing is heard from here on, because the session is being closed: end the wait."""
+        self.broken = True
+        self.signal.set()
+
     def arm(self, paths: Iterable[str]) -> dict[str, Request]:
         """The requests that begin to watch these nodes, unless they are watched or gone.
 

@@ -210,6 +210,7 @@ class Link:
         self._thread: int | None = None  # the connection's
         self._ident: Callable[[], int] = native.original("get_ident")
         self._awaiting: set[Signal] = set()  # of those who wait for a connection
+        self._bells: dict[Bell, None] = {}  # of those who watch nodes: closing rings them
 
     @property
     def trip(self) -> float:
@@ -440,6 +441,11 @@ class Link:
                 started._connection._write_sock.send(b"\0")
             except (OSError, AttributeError):  # it was closed just now
                 answer.set_exception(exceptions.ConnectionClosedError("Connection has been closed"))
+            else:
+                # It may have ended since we asked for its state, and have given up all that was in its queue
+                # before our request came.
+                if started._state in REFUSING and not answer.done:
+                    answer.set_exception(exceptions.ConnectionLoss())
 
     def confirmed(self, request_type: int, sent: float, value: Any) -> None:
         """A write was confirmed: note what that proves, and what the servers' clock says."""
@@ -498,9 +504,24 @@ class Link:
                 with suppress(StopIteration, RuntimeError):  # other threads do the same
                     self.folders.pop(next(iter(self.folders)), None)
 
+    def new_bell(self, signal: Signal) -> Bell:
+        """A bell for one wait; `forget_watcher` ends it.
+
+        Closing rings it. kazoo does not: once it is told to stop, it keeps no watcher any more, though the
+        answer to its request still arrives.
+        """
+        bell = Bell(signal)
+        with self.guard:
+            if self._closed:
+                raise Unreached(f"{self.place}: it was closed")
+            self._bells[bell] = None
+        return bell
+
     def forget_watcher(self, watcher: Bell, paths: Collection[str]) -> None:
         """Have kazoo keep no watcher of a wait that is over: many short waits would fill the memory."""
         watcher.over = True
+        with self.guard:
+            self._bells.pop(watcher, None)
         started = self._client
         if started is not None:
             for watched in (started._data_watchers, started._child_watchers):
@@ -533,6 +554,9 @@ class Link:
             started, self._closed, ended = self._client, True, runtime.signal()
             connected = self._connected
             self._awaiting.add(ended)
+            bells = list(self._bells)
+        for bell in bells:
+            bell.silence()
         if started is None:
             return
         _stop(started)

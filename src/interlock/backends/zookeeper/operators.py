@@ -160,7 +160,7 @@ class Operators:
         folder = self._paths.folder(resource)
         try:
             await self._calls.connect(deadline, hurried=True)
-            bell = Bell(self._calls.runtime.signal())
+            bell = self._link.new_bell(self._calls.runtime.signal())
             paths = [folder]
             try:
                 await self._listen_to(folder, bell, paths, deadline)

@@ -9,7 +9,6 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import Calls, within
 from interlock.backends.zookeeper.library import BadVersion, NodeExists, NoNode
 from interlock.backends.zookeeper.link import Link
@@ -109,7 +108,7 @@ class Registers:
         path = self._paths.register(name)
         try:
             await self._calls.connect(deadline, hurried=True)
-            bell = Bell(self._calls.runtime.signal())
+            bell = self._link.new_bell(self._calls.runtime.signal())
             try:
                 # `exists`, because a register that is made must be heard of, too.
                 answers = await self._calls.ask([requests.sync(path), requests.exists(path, bell)], deadline)

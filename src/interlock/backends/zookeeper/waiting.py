@@ -63,7 +63,7 @@ class Waiting(ABC):
             pause = EMPTYING if self._paths.folder(claim.resource) in self._link.worn else UNKNOWN
             await self._runtime.wait(self._runtime.signal(), min(deadline.left(), pause))
             return None
-        bell = Bell(self._runtime.signal())
+        bell = self._link.new_bell(self._runtime.signal())
         try:
             if busy is None:
                 await self._until_removed(entry, bell, deadline)

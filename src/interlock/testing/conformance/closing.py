@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from interlock._core.register import LOOK_AGAIN
-from interlock.errors import ClientClosed
+from interlock.errors import ClientClosed, InterlockError
 from interlock.testing.conformance.face import each, got, noted, refused
 from interlock.testing.conformance.suite import Suite
 from interlock.testing.lag import at_most
@@ -17,18 +18,6 @@ class Closing(Suite):
     """Calls that wait, in a client that is closed."""
 
     async def ends_with_its_client(self, call: Callable[[Any], Any]) -> None:
-        """Try up to three times: a call that begins to wait just while its client is closed may miss that, and
-        looks again by itself. One that is never woken misses it each time.
-        """
-        for tries_left in (2, 1, 0):
-            try:
-                await self.ends_at_once(call)
-                return
-            except AssertionError:
-                if not tries_left:
-                    raise
-
-    async def ends_at_once(self, call: Callable[[Any], Any]) -> None:
         client = self.client()
         waits = noted(client._core.store)
         waiting = self.spawn(partial(refused, ClientClosed, partial(call, client)))
@@ -59,6 +48,17 @@ class Closing(Suite):
     async def test_the_wait_at_a_barrier_ends(self) -> None:
         self.needs(registers=True, shares=("any", "pairwise"))
         await self.ends_with_its_client(lambda client: client.barrier(self.name, 2).wait())
+
+    async def test_a_wait_that_begins_when_its_store_was_closed_ends(self) -> None:
+        store = self.client()._core.store
+        queue = await store.inspect(self.name)
+        await store.close()
+        waits: list[Callable[[], Awaitable[object]]] = [lambda: store.watch(self.name, queue, LOOK_AGAIN)]
+        if self.traits.registers:
+            waits.append(lambda: store.watch_register(self.name, 0, LOOK_AGAIN))
+        for wait in waits:
+            with at_most(LOOK_AGAIN / 2, "the wait did not end"), suppress(InterlockError):
+                await wait()
 
 
 async def seen_all(iterator: Any) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Collection
 
 from interlock._core.runtime import Guard, Signal
 from interlock.backends.kit.reader import SubscriptionReader
+from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
 from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.cluster.topology import Topology
@@ -258,6 +259,7 @@ class ShardedListener(GrantWaiters):
     def close(self) -> None:
         with self._guard:
             self._closed = True
+            waiting = self._registry.close()
             subscriptions = list(self._subscriptions.values())
         for subscription in subscriptions:
             subscription.hang_up()
@@ -265,3 +267,4 @@ class ShardedListener(GrantWaiters):
         until = time.monotonic() + 1.0
         for subscription in subscriptions:
             subscription.join(max(0.0, until - time.monotonic()))
+        notify(waiting)

@@ -268,7 +268,9 @@ class Listener(GrantWaiters):
     def close(self) -> None:
         with self._guard:
             self._closed = True
+            waiting = self._registry.close()
             thread, connection, reader = self._thread, self._connection, self._reader
         self._hang_up(connection, reader)
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
+        notify(waiting)

@@ -271,6 +271,7 @@ class SqliteStore(SqlStore):
 
     async def close(self) -> None:
         if not self._shared:
+            self._state.closed = True
             self._close(self.now() + IO_TIMEOUT)
 
     def _close(self, until: float) -> None:
