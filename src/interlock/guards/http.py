@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from interlock import aio, blocking
@@ -45,6 +45,9 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 WSGIApp: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+App = TypeVar("App")
+AnyClient = TypeVar("AnyClient", bound=aio.Client | blocking.Client)
 
 PHRASES = {400: "Bad Request", 403: "Forbidden", 409: "Conflict", 503: "Service Unavailable"}
 
@@ -87,19 +90,37 @@ class Refusal:
         return json.dumps(self.body).encode()
 
 
-class _Fence:
-    """What both middlewares share: which requests are refused, and with which answer."""
+class _Fence(Generic[App, AnyClient]):
+    """Both middlewares: which requests are refused, and with which answer."""
+
+    _client_type: type[aio.Client] | type[blocking.Client]
+    _wrong_client: str
+    """The sentence for a client of another type."""
 
     def __init__(
         self,
-        client: Any,
-        required: bool,
-        key: str | bytes | None,
-        ahead: float | None,
-        remember: float | None,
+        app: App,
+        client: AnyClient,
+        *,
+        required: bool = False,
+        key: str | bytes | None = None,
+        ahead: float | None = AHEAD,
+        remember: float | None = None,
     ) -> None:
+        """Put the fence before `app`; the highest tokens are kept in the store of `client`.
+
+        A request without the two headers passes, or is answered with 400 if they are `required`. If the store
+        does not answer, the answer is 503.
+
+        With a `key`, a request whose headers were not signed with it is answered with 403. A token that is
+        later than the clock by more than `ahead` seconds is answered with 400; None accepts every token.
+        Marks are kept for ever, or for `remember` seconds after this process has last seen their resource.
+        """
+        if not isinstance(client, self._client_type):
+            raise TypeError(self._wrong_client)
         # A store that keeps no registers is refused now, and not at the first request.
         client.guard("interlock")
+        self._app = app
         self._core = client._core
         self._required = required
         self._secret = None if key is None else _checked_key(key)
@@ -212,35 +233,15 @@ def refusal(error: InterlockError) -> Refusal:
     raise error
 
 
-class FenceASGI(_Fence):
+class FenceASGI(_Fence[ASGIApp, aio.Client]):
     """Answers 409 to a request whose `Interlock-Token` is lower than one accepted before for its
     `Interlock-Resource`.
 
-    A request without these headers passes, or is answered with 400 if they are `required`. The application
-    finds what was accepted in `scope["interlock"]`, a pair of resource and token. If the store does not
-    answer, the answer is 503.
-
-    With a `key`, a request whose headers were not signed with it is answered with 403. A token that is later
-    than the clock by more than `ahead` seconds is answered with 400; None accepts every token. Marks are kept
-    for ever, or for `remember` seconds after this process has last seen their resource.
+    The application finds what was accepted in `scope["interlock"]`, a pair of resource and token.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        client: aio.Client,
-        *,
-        required: bool = False,
-        key: str | bytes | None = None,
-        ahead: float | None = AHEAD,
-        remember: float | None = None,
-    ) -> None:
-        if not isinstance(client, aio.Client):
-            raise TypeError(
-                "FenceASGI needs a client of interlock.aio, so that it never blocks the event loop"
-            )
-        super().__init__(client, required, key, ahead, remember)
-        self._app = app
+    _client_type = aio.Client
+    _wrong_client = "FenceASGI needs a client of interlock.aio, so that it never blocks the event loop"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection, as ASGI defines it."""
@@ -256,35 +257,15 @@ class FenceASGI(_Fence):
         await self._app(scope, receive, send)
 
 
-class FenceWSGI(_Fence):
+class FenceWSGI(_Fence[WSGIApp, blocking.Client]):
     """Answers 409 to a request whose `Interlock-Token` is lower than one accepted before for its
     `Interlock-Resource`.
 
-    A request without these headers passes, or is answered with 400 if they are `required`. The application
-    finds what was accepted in `environ["interlock"]`, a pair of resource and token. If the store does not
-    answer, the answer is 503.
-
-    With a `key`, a request whose headers were not signed with it is answered with 403. A token that is later
-    than the clock by more than `ahead` seconds is answered with 400; None accepts every token. Marks are kept
-    for ever, or for `remember` seconds after this process has last seen their resource.
+    The application finds what was accepted in `environ["interlock"]`, a pair of resource and token.
     """
 
-    def __init__(
-        self,
-        app: WSGIApp,
-        client: blocking.Client,
-        *,
-        required: bool = False,
-        key: str | bytes | None = None,
-        ahead: float | None = AHEAD,
-        remember: float | None = None,
-    ) -> None:
-        if not isinstance(client, blocking.Client):
-            raise TypeError(
-                "FenceWSGI needs a client of interlock.connect; FenceASGI takes one of interlock.aio"
-            )
-        super().__init__(client, required, key, ahead, remember)
-        self._app = app
+    _client_type = blocking.Client
+    _wrong_client = "FenceWSGI needs a client of interlock.connect; FenceASGI takes one of interlock.aio"
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Handle one request, as WSGI defines it."""
