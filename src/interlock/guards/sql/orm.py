@@ -12,6 +12,11 @@ from interlock.guards.sql.dbapi import commits_each, settled
 from interlock.guards.sql.statements import named, pyformat
 from interlock.guards.sql.transaction import DIALECTS, PENDING, Dialect, Outcome, nested, outside
 
+SEVERAL = (
+    "this session has several databases, and a guard protects only the one that it runs in: hand over the "
+    'connection to that one, session.connection(bind_arguments={"mapper": YourMappedClass})'
+)
+
 
 class SQLAlchemyTransaction:
     """A Session, Connection, AsyncSession or AsyncConnection.
@@ -26,12 +31,17 @@ class SQLAlchemyTransaction:
         self._session = session
         self.asynchronous = asynchronous
         self._of_session = hasattr(session, "get_bind")
+        self._database: Any = None  # the engine or connection that the guard goes to, once it is known
         self._bind: Any = None
+
+    def _only_database(self) -> Any:
+        if self._database is None:
+            self._database = _only_database(self._session) if self._of_session else self._session
+        return self._database
 
     @property
     def dialect(self) -> Dialect:
-        bind = self._session.get_bind() if self._of_session else self._session
-        name = str(bind.dialect.name)
+        name = str(self._only_database().dialect.name)
         if name not in DIALECTS:
             raise TypeError(f"guards know PostgreSQL, MySQL, MariaDB and SQLite, not {name}")
         return DIALECTS[name]
@@ -45,7 +55,11 @@ class SQLAlchemyTransaction:
 
     async def _connection(self) -> Any:
         if self._bind is None:
-            self._bind = await settled(self._session.connection()) if self._of_session else self._session
+            if self._of_session:
+                chosen = {"bind": self._only_database()}
+                self._bind = await settled(self._session.connection(bind_arguments=chosen))
+            else:
+                self._bind = self._session
             blocking = getattr(self._bind, "sync_connection", self._bind)
             if getattr(blocking, "_is_autocommit_isolation", bool)():
                 raise outside("use an engine or a connection with another isolation_level than AUTOCOMMIT")
@@ -57,8 +71,8 @@ class SQLAlchemyTransaction:
                 raise outside("let the driver's connection be created without autocommit")
             if blocking.in_nested_transaction():
                 raise nested(
-                    "call it before begin_nested(), and in a session that does not join a connection's transaction "
-                    'by join_transaction_mode="create_savepoint"'
+                    "call it before begin_nested(), and in a session that does not join a connection's "
+                    'transaction by join_transaction_mode="create_savepoint"'
                 )
         return self._bind
 
@@ -82,6 +96,40 @@ class SQLAlchemyTransaction:
             raise Unsupported(PENDING)
         await self.execute(sql, {})
         await settled(self._session.commit())
+
+
+def _only_database(session: Any) -> Any:
+    """The engine or connection of a session; `Unsupported` if it has several."""
+    blocking = getattr(session, "sync_session", session)
+    orm: Any = import_module("sqlalchemy.orm")
+    own: Any = type(blocking)
+    by_table = blocking.binds if hasattr(blocking, "binds") else blocking._Session__binds  # before 2.1
+    binds = list(by_table.values())
+    if own.get_bind is not orm.Session.get_bind:  # a session that chooses by itself
+        binds += [bind for mapper in _mappers(orm) if (bind := _bind_of(blocking, mapper)) is not None]
+    elif blocking.bind is not None:
+        binds.append(blocking.bind)
+    if not binds:
+        return blocking.get_bind()
+    if any(bind is not binds[0] for bind in binds):
+        raise Unsupported(SEVERAL)
+    return binds[0]
+
+
+def _bind_of(session: Any, mapper: Any) -> Any:
+    with suppress(Exception):  # whatever a session of the user raises for a class that it has no database for
+        return session.get_bind() if mapper is None else session.get_bind(mapper=mapper)
+    return None
+
+
+def _mappers(orm: Any) -> list[Any]:
+    """All mapped classes of the program, and None."""
+    found: list[Any] = [None]
+    # Private, and the only list there is: where a later version has none, a session's own choice is trusted.
+    registries: Any = getattr(orm.mapperlib, "_all_registries", list)()
+    for registry in registries:
+        found.extend(registry.mappers)
+    return found
 
 
 class DjangoTransaction:
