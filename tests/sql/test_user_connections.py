@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ import sqlalchemy
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.sql.user_connections import Engine, UserSource
+from interlock.backends.sql.user_connections import AsyncEngine, Engine, UserSource
 from interlock.errors import Unreached
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
@@ -119,3 +121,44 @@ def test_the_error_of_an_engine_that_cannot_connect_is_its_own() -> None:
     engine = sqlalchemy.create_engine("sqlite:////no/such/folder/x.db")
     with pytest.raises(sqlite3.OperationalError):
         drive(Engine(engine).lend(PATIENCE))
+
+
+@pytest.mark.parametrize("pool_timeout", [0, 0.05])
+def test_a_short_patience_of_the_engine_does_not_end_a_call_before_its_time(pool_timeout: float) -> None:
+    engine: Any = sqlalchemy.create_engine(
+        "sqlite://",
+        poolclass=sqlalchemy.QueuePool,
+        pool_size=1,
+        max_overflow=0,
+        pool_timeout=pool_timeout,
+        connect_args={"check_same_thread": False},
+    )
+    lender = Engine(engine)
+    held = engine.connect()
+    back = threading.Timer(0.5, held.close)
+    back.start()
+    lent, _ = drive(lender.lend(PATIENCE))
+    drive(lender.give_back(lent, True))
+    back.join()
+    with engine.connect():
+        with at_most(0.3 + 0.2), pytest.raises(TimeoutError, match="free"):
+            drive(lender.lend(0.3))
+    until(lambda: engine.pool.checkedout() == 0)
+    engine.dispose()
+
+
+class BusyAsyncEngine:
+    """An engine of asyncio whose own patience is short, and which has a connection at the third try."""
+
+    tries = 0
+
+    async def raw_connection(self) -> Any:
+        self.tries += 1
+        if self.tries < 3:
+            raise sqlalchemy.exc.TimeoutError("QueuePool limit")
+        return SimpleNamespace(driver_connection="connection")
+
+
+def test_the_same_holds_for_an_engine_of_asyncio() -> None:
+    _, connection = asyncio.run(AsyncEngine(BusyAsyncEngine()).lend(PATIENCE))
+    assert connection == "connection"

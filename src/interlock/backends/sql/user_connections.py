@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -21,6 +22,8 @@ from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.errors import Unreached
+
+ASK_AGAIN_S = 0.01  # between two requests to an engine whose own patience has ended
 
 
 class Lender(Protocol):
@@ -40,10 +43,11 @@ class Lender(Protocol):
 
 
 class Engine:
-    """`sqlalchemy.Engine`, for threads. It has no time limit for one call: its own `pool_timeout` is 30 s, a
-    driver may have none.
+    """`sqlalchemy.Engine`, for threads. It has no time limit for one call: its own `pool_timeout` may be
+    shorter or longer, and a driver may have none.
 
-    So a connection that is not there yet is waited for on a thread of its own.
+    So a connection that is not there yet is waited for on a thread of its own, and asked for again if the
+    engine's own patience ends first.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -52,10 +56,22 @@ class Engine:
     async def lend(self, timeout: float) -> tuple[Any, Any]:
         idle = getattr(self._engine.pool, "checkedin", int)
         if idle() or native.green():  # a greenlet cannot wait for a thread of the system
-            lent = self._engine.raw_connection()
+            lent = self._made_by(clock.now() + timeout)
         else:
-            lent = _made_within(timeout, self._engine.raw_connection, lambda late: late.close())
+            until = clock.now() + timeout
+            lent = _made_within(timeout, lambda: self._made_by(until), lambda late: late.close())
         return lent, lent.driver_connection
+
+    def _made_by(self, until: float) -> Any:
+        """Ask the engine again while its own patience ends before `until`."""
+        exhausted = _exhausted()
+        while True:
+            try:
+                return self._engine.raw_connection()
+            except exhausted as error:
+                if clock.now() >= until:
+                    raise TimeoutError(str(error)) from None
+                time.sleep(ASK_AGAIN_S)
 
     async def give_back(self, lent: Any, sound: bool) -> None:
         if not sound:
@@ -72,6 +88,12 @@ class Engine:
             lent.close()
         finally:
             pool.dispose()
+
+
+def _exhausted() -> type[Exception]:
+    """The error of an engine whose connections are all in use for longer than its `pool_timeout`."""
+    found: type[Exception] = import_module("sqlalchemy.exc").TimeoutError
+    return found
 
 
 def _made_within(timeout: float, make: Callable[[], Any], drop: Callable[[Any], None]) -> Any:
@@ -118,9 +140,14 @@ class AsyncEngine:
     async def lend(self, timeout: float) -> tuple[Any, Any]:
         import asyncio
 
+        exhausted = _exhausted()
         async with asyncio.timeout(timeout):
-            lent = await self._engine.raw_connection()
-        return lent, lent.driver_connection
+            while True:
+                try:
+                    lent = await self._engine.raw_connection()
+                    return lent, lent.driver_connection
+                except exhausted:  # its own `pool_timeout` is shorter than the call's
+                    await asyncio.sleep(ASK_AGAIN_S)
 
     async def give_back(self, lent: Any, sound: bool) -> None:
         greenlet_spawn = import_module("sqlalchemy.util").greenlet_spawn
