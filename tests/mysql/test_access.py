@@ -11,7 +11,8 @@ import pytest
 
 import interlock
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
-from interlock.testing.lag import stretched
+from interlock.store import IO_TIMEOUT
+from interlock.testing.lag import at_most, stretched
 from tests.mysql.server import HASTY, Server, running
 from tests.mysql.test_connections import kill_all
 from tests.patience import PATIENCE, until, until_renewed
@@ -206,3 +207,20 @@ def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
     with interlock.connect(url, ttl=1) as client, pytest.raises(StoreUnfit, match="password is wrong"):
         client.lock("x").acquire()
     assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.server
+def test_a_register_on_a_read_only_server_says_so_within_its_time() -> None:
+    """The change was sent three times, of 5 s each."""
+    with running() as server, interlock.connect(server.url()) as client:
+        register = client.register("settings")
+        register.update(lambda _: 1)
+        server.run("set global read_only = 1")
+        try:
+            took = at_most(IO_TIMEOUT + 1.0)
+            with took, pytest.raises(StoreUnavailable, match="takes no writes") as failed:
+                register.update(lambda _: 2)
+        finally:
+            server.run("set global read_only = 0")
+        assert "may have been applied" not in str(failed.value)
+        assert register.read().value == 1

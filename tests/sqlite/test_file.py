@@ -25,6 +25,8 @@ from interlock.backends.sql.sqlite.file import errors, location
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS, SWEEP, sections
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Granted
+from interlock.store import IO_TIMEOUT
+from interlock.testing.lag import at_most
 from tests.sqlite.common import claim
 from tests.sqlite.conftest import Open
 
@@ -271,13 +273,30 @@ def test_a_full_disk_is_refused_at_once(opened: Open, tmp_path: Path) -> None:
 
 
 UNFIT = (13, 8, 14, 11, 26, 23)
-UNAVAILABLE = (5, 261, 517, 6, 10, 1, 21)
+BUSY = (5, 261, 517, 6)
+UNAVAILABLE = (10, 1, 21)
 
 
-@pytest.mark.parametrize("code", [*UNFIT, *UNAVAILABLE])
+@pytest.mark.parametrize("code", [*UNFIT, *BUSY, *UNAVAILABLE])
 def test_no_raw_error_of_sqlite_reaches_a_user(code: int) -> None:
     error = sqlite3.OperationalError("as SQLite puts it")
     error.sqlite_errorcode = code
     ours = errors.translated(error, "/some/locks.db")
-    assert type(ours) is (StoreUnfit if code in UNFIT else StoreUnavailable)
+    kind = StoreUnfit if code in UNFIT else errors.NothingDone if code in BUSY else StoreUnavailable
+    assert type(ours) is kind
     assert "/some/locks.db" in str(ours)
+
+
+def test_a_write_that_a_busy_file_refused_is_known_not_to_have_been_applied(path: str) -> None:
+    """An event said that it may have been set, though nothing was written, and took three times its time to say so."""
+    with interlock.connect(f"sqlite:///{path}") as client:
+        event = client.event("ready")
+        assert not event.is_set()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            took = at_most(IO_TIMEOUT + 1.0)
+            with took, pytest.raises(StoreUnavailable, match="kept the file locked") as failed:
+                event.set()
+            other.execute("rollback")
+        assert "may have been applied" not in str(failed.value)
+        assert not event.is_set()

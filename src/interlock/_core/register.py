@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from interlock._core import timing
-from interlock._core.attempt import TRIES
+from interlock._core.attempt import AT_ONCE, TRIES
 from interlock._core.client import Client
 from interlock._core.names import checked_name
 from interlock.errors import (
+    HeldUp,
     InvalidSetting,
     SettingsMismatch,
     StoreUnavailable,
@@ -83,12 +84,15 @@ class Cell:
         runtime, text = self.client.runtime, encoded(value, self.client.store.traits.largest_value)
         id, sent = runtime.fresh_id(), False
         for tries in range(TRIES):
-            patience = timing.patience(until - runtime.now())
+            asked = runtime.now()
+            patience = timing.patience(until - asked)
             try:
                 written = await self.client.store.compare_and_set(self._key, version, text, id, patience)
             except StoreUnavailable as error:
                 sent = sent or not isinstance(error, Unreached)
-                if tries == TRIES - 1 or runtime.now() >= until:
+                # A server that takes no writes, or a locked file, is waited for once and not three times.
+                waited = not (sent or isinstance(error, HeldUp)) and runtime.now() - asked > AT_ONCE
+                if tries == TRIES - 1 or waited or runtime.now() >= until:
                     if not sent:
                         raise
                     sentence = f"{error}; the change of {self.name} may have been applied: read it again"

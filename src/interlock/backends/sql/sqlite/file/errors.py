@@ -7,7 +7,7 @@ import os
 import sqlite3
 import struct
 
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 # Primary result codes of SQLite, and two extended ones; `sqlite3` does not name all of them.
 BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, PROTOCOL, AUTH, NOTADB = (
@@ -26,31 +26,35 @@ PERM = 3
 IOERR_SHMSIZE = 4874  # the shared memory beside the file could not grow: the disk is full, in other words
 
 
+class NothingDone(Unreached):
+    """The step did not begin, or SQLite has rolled it back. The file may be free at the next try."""
+
+
 def busy(error: sqlite3.Error) -> bool:
     """Whether another process is in the middle of its transaction: ask again in a moment."""
     return _code(error) & 0xFF in (BUSY, LOCKED, PROTOCOL)
 
 
-def unavailable(path: str) -> StoreUnavailable:
-    return StoreUnavailable(
+def unavailable(path: str) -> NothingDone:
+    return NothingDone(
         f"{path}: other processes kept the file locked all the time; look for one that is stopped, "
         "or that holds a transaction open"
     )
 
 
-def not_opened(path: str, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} cannot be opened at the moment ({error.strerror or error})")
+def not_opened(path: str, error: OSError) -> NothingDone:
+    return NothingDone(f"{path} cannot be opened at the moment ({error.strerror or error})")
 
 
-def log_removed(path: str) -> StoreUnavailable:
-    return StoreUnavailable(
+def log_removed(path: str) -> NothingDone:
+    return NothingDone(
         f"{path}-wal was removed while other processes use the file; they go on, but nobody can join them: "
         "end them and start them anew (what they hold is not lost)"
     )
 
 
-def called_from_within(path: str) -> StoreUnavailable:
-    return StoreUnavailable(
+def called_from_within(path: str) -> NothingDone:
+    return NothingDone(
         f"{path}: called from a finalizer or a signal handler that runs in the middle of another call to the "
         "same file; nothing was done"
     )
