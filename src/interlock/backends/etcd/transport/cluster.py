@@ -101,13 +101,15 @@ class ClusterTransport(ABC):
                 raise StoreUnavailable(str(error)) from None
             raise
 
-    def _share(self, left: float) -> float:
+    def _share(self, left: float, again: bool) -> float:
         """The seconds that one member has for a call.
 
         A frozen member must not use up all of the time: we ask another one, or our caller does. Nor must one
-        that has passed the request on to a leader which is gone: it does not notice for seconds.
+        that has passed the request on to a leader which is gone: it does not notice for seconds. A single
+        address may be a balancer's, which leads the next connection to another member; a call that may not
+        be repeated gains nothing from that.
         """
-        return min(left, max(EACH_TRY, left / 2)) if len(self.address.endpoints) > 1 else left
+        return min(left, max(EACH_TRY, left / 2)) if again or len(self.address.endpoints) > 1 else left
 
     async def _call(
         self,
@@ -130,7 +132,7 @@ class ClusterTransport(ABC):
             line.note_request(sent)
             tries += 1
             try:
-                answer = await line.call(method, body, self._share(left), patient=patient)
+                answer = await line.call(method, body, self._share(left, again), patient=patient)
                 line.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
@@ -276,14 +278,21 @@ class ClusterTransport(ABC):
     async def _found_alone(self, endpoint: Endpoint, until: float) -> Line:
         """A line to a single address.
 
-        If the member there knows no leader, another one may be behind the next connection.
+        If the member there knows no leader, or says nothing, another one may be behind the next connection.
+        How soon a member must answer is known only after a connection that succeeded.
         """
         tries = 0
         while True:
             tries += 1
+            began = time.monotonic()
+            left = max(SHORTEST, until - began)
+            share = min(left, max(EACH_TRY, SEEK * self.took)) if self.took else left
             try:
-                line, status = await self._greeted(endpoint, max(SHORTEST, until - time.monotonic()))
+                line, status = await self._greeted(endpoint, share)
             except StoreUnavailable as error:
+                now = time.monotonic()
+                if now >= began + share and now + PAUSE < until:
+                    continue
                 raise nobody(self.address.place, self.address.hosts, error) from None
             if status.leader or tries == BEHIND or time.monotonic() >= until:
                 return line
