@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from interlock._support import standard_streams
+from interlock._support import notices, standard_streams
 from interlock.cli import exit_codes
 
 if TYPE_CHECKING:
@@ -55,13 +55,25 @@ def _flushed(code: int) -> int:
 
 def _main(argv: list[str]) -> int:
     from interlock.cli.arguments import parse
-    from interlock.cli.console import Console, Unwritable
+    from interlock.cli.console import Console
 
     try:
         options = parse(argv)
     except SystemExit as end:  # argparse has said what it had to say
         return end.code if isinstance(end.code, int) else exit_codes.USAGE
     console = Console(sys.stdout, sys.stderr, json=options.json)
+    # With -v they are logged at once, as those of any program.
+    held_back = [] if getattr(options, "verbose", False) else notices.hold_back()
+    code = _code_of(options, console)
+    if code in (exit_codes.UNAVAILABLE, exit_codes.LOST):  # they may say why
+        for sentence in held_back:
+            console.say(sentence)
+    return code
+
+
+def _code_of(options: Namespace, console: Console) -> int:
+    """Do the command; return its exit code."""
+    from interlock.cli.console import Unwritable
     from interlock.cli.formatting import printable
     from interlock.errors import InterlockError
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
+
+from interlock._support import notices
 
 REVOKES = {(3, 4): 31, (3, 5): 13}  # the first release of each line in which 15247 is mended,
 STALE = {(3, 4): 42, (3, 5): 28, (3, 6): 9}  # and 20418
@@ -40,4 +41,4 @@ def check_version(place: str, version: str) -> None:
     notice = notice_for(version)
     if notice is not None and len(_named) < MOST:
         _named[place, version] = None
-        logging.getLogger("interlock").warning(notice, place, version)
+        notices.warn(notice % (place, version))
