@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.attacks.servers.between import Between
+from tests.attacks.servers.hanging import Stalling
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.site import Site
 from tests.etcd.cluster import running
@@ -25,4 +26,8 @@ class TestInside(Inside):
 
 
 class TestBetween(Between):
+    pass
+
+
+class TestStalling(Stalling):
     pass

@@ -13,9 +13,10 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.etcd.address import Endpoint
-from interlock.backends.etcd.algorithm.side import AGAIN, SPARE
+from interlock.backends.etcd.algorithm.side import AGAIN
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.blocking import FRESH
+from interlock.backends.kit.connect_pace import SPARE
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from tests.etcd.cluster import EtcdCluster, Member, running

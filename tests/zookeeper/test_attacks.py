@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.servers.between import Between
-from tests.attacks.servers.hanging import Hanging
+from tests.attacks.servers.hanging import Hanging, Stalling
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.repeated import Repeated
 from tests.attacks.servers.site import Site
@@ -34,4 +34,8 @@ class TestRepeated(Repeated):
 
 
 class TestHanging(Hanging):
+    pass
+
+
+class TestStalling(Stalling):
     pass

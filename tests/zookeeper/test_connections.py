@@ -19,6 +19,7 @@ from tests.attacks.servers.between import OTHERS
 from tests.patience import PATIENCE, until
 from tests.redis.test_errors import answering
 from tests.server_process import free_port
+from tests.storm.way import Way
 from tests.zookeeper.ensemble import Servers
 from tests.zookeeper.stores import link_of
 
@@ -147,3 +148,49 @@ def test_a_value_that_is_longer_than_a_request_may_be_is_refused_and_the_connect
         with client.lock("x", timeout=PATIENCE):
             pass
     assert not doubts
+
+
+CALLS_UNDER_WAY: dict[str, Callable[[interlock.Client, interlock.Election], object]] = {
+    "read": lambda client, _: client.register("r").read(),
+    "write": lambda client, _: client.register("r").update(lambda _: 2),
+    "scan": lambda client, _: list(client.scan()),
+    "locked": lambda client, _: client.lock("e").locked(),
+    "inspect": lambda client, _: client.inspect("e"),
+    "proclaim": lambda _, election: election.proclaim("again"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS_UNDER_WAY)
+def test_a_call_under_way_when_the_connection_is_cut_goes_on_with_the_next_one(
+    ensemble: Servers, call: str
+) -> None:
+    """It failed at once, with most of its time left."""
+    way = Way(ensemble.ports[0])
+    try:
+        url = ensemble.fresh().replace(ensemble.hosts, f"127.0.0.1:{way.port}")
+        with interlock.connect(url) as client:
+            election = client.election("e")
+            election.campaign("first")
+            client.register("r").update(lambda _: 1)
+            link, answered = link_of(client), list[object]()
+            way.set("deaf")
+            under_way = threading.Thread(target=lambda: answered.append(_outcome(call, client, election)))
+            under_way.start()
+            until(lambda: link._client._pending)
+            way.set("cut")
+            way.set("pass")
+            under_way.join()
+            assert not isinstance(answered[0], Exception), answered[0]
+            leader = election.leader()
+            assert leader is not None
+            assert leader.value == ("again" if call == "proclaim" else "first")
+            assert client.register("r").read().value == (2 if call == "write" else 1)
+    finally:
+        way.close()
+
+
+def _outcome(call: str, client: interlock.Client, election: interlock.Election) -> object:
+    try:
+        return CALLS_UNDER_WAY[call](client, election)
+    except InterlockError as error:
+        return error

@@ -18,6 +18,7 @@ from tests.patience import PATIENCE, until
 TIMEOUT = 1.0
 CALLS = 3  # the first finds its connection, the others must connect
 LATE = 0.4  # seconds: the grace of a request, and that of taking its claim back
+STALL = 0.3  # seconds for which a server pauses, as for a garbage collection or a slow disk
 AT_ONCE = (
     1.0  # seconds for a connection, beside what the last one took, if the caller does not wait for the lock
 )
@@ -83,3 +84,37 @@ class Hanging:
                 finally:
                     over.set()
                     hanging.join()
+
+
+class Stalling:
+    """A server that pauses for a moment: it does not fail who waits for the network, but not for the lock."""
+
+    def test_a_try_without_waiting_outlives_a_stall_of_the_server(self, site: Site) -> None:
+        """It had only the grace of a request, 0.15 s: any pause of the server failed it."""
+        with interlock.connect(site.url()) as client:
+            with client.lock("warm", timeout=PATIENCE):
+                pass
+            for _ in range(CALLS):
+                thaw = threading.Timer(STALL, site.thaw)
+                with site.frozen():
+                    thaw.start()
+                    lease = client.lock("x").acquire(blocking=False)
+                    thaw.join()
+                assert lease
+                lease.release()
+
+    def test_a_try_without_waiting_of_a_task_outlives_a_stall_too(self, site: Site) -> None:
+        async def main() -> None:
+            async with aio.connect(site.url()) as client:
+                async with client.lock("warm", timeout=PATIENCE):
+                    pass
+                for _ in range(CALLS):
+                    thaw = threading.Timer(STALL, site.thaw)
+                    with site.frozen():
+                        thaw.start()
+                        lease = await client.lock("x").acquire(blocking=False)
+                        thaw.join()
+                    assert lease
+                    await lease.release()
+
+        asyncio.run(main())

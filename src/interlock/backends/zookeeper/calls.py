@@ -10,6 +10,7 @@ from interlock._support.wording import duration
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.errors import cut_off
 from interlock.backends.zookeeper.library import NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
@@ -17,6 +18,7 @@ from interlock.errors import StoreUnavailable, Unreached
 from interlock.store import IO_TIMEOUT
 
 CHUNK = 200  # reads in one request
+AGAIN = 0.02  # seconds before something is asked again whose connection was lost
 LONGEST_TRIP = (
     0.5  # seconds that a request gets, if the servers have lately needed them, however little time is left
 )
@@ -54,7 +56,31 @@ class Calls:
         return session
 
     async def ask(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
-        """Send requests back to back, and wait for all answers: one round trip, however many they are."""
+        """Send requests back to back, and wait for all answers: one round trip, however many they are.
+
+        Reads whose connection ends before their answers are asked again on the next one, while there is time.
+        A write is not: it may have been applied, and its caller knows how to find out.
+        """
+        answers = await self._ask_once(asked, deadline)
+        if isinstance(deadline, StrictDeadline) or any(request.type in requests.WRITES for request in asked):
+            return answers
+        while any(cut_off(answer.error) for answer in answers) and await self.reconnected(deadline):
+            answers = await self._ask_once(asked, deadline)
+        return answers
+
+    async def reconnected(self, deadline: Deadline) -> bool:
+        """Wait for the next connection after one that was lost; False if there is no time for that."""
+        if deadline.left() <= AGAIN:
+            return False
+        # kazoo settles what was under way before it tells that the connection is lost.
+        await self.runtime.wait(self.runtime.signal(), AGAIN)
+        try:
+            await self.link.connect(self.runtime, deadline.left())
+        except Unreached:
+            return False
+        return True
+
+    async def _ask_once(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
         timeout, signal = self.patience(deadline), self.runtime.signal()
         answers = self.link.send(asked, signal)
         await self.answered(signal, timeout)

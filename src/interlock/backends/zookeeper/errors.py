@@ -6,7 +6,7 @@ import struct
 
 from interlock._support.wording import printable
 from interlock.backends.zookeeper.library import exceptions
-from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 BROKEN: tuple[type[Exception], ...] = (
     exceptions.ConnectionLoss,
@@ -17,6 +17,11 @@ BROKEN: tuple[type[Exception], ...] = (
     exceptions.OperationTimeoutError,
 )
 
+
+class CutOff(StoreUnavailable):
+    """The connection or the session ended before the answer."""
+
+
 UNREADABLE = (struct.error, ValueError, TypeError, LookupError)
 """What kazoo raises when it reads an answer that ZooKeeper would not give."""
 
@@ -26,9 +31,7 @@ def translated(place: str, error: Exception) -> InterlockError:
     if isinstance(error, InterlockError):
         return error
     if isinstance(error, BROKEN):
-        return StoreUnavailable(
-            f"{place}: the connection or the session ended before the answer ({_name(error)})"
-        )
+        return CutOff(f"{place}: the connection or the session ended before the answer ({_name(error)})")
     if isinstance(error, exceptions.AuthFailedError):
         return refused(place)
     if isinstance(error, exceptions.NoAuthError):
@@ -45,6 +48,11 @@ def translated(place: str, error: Exception) -> InterlockError:
     if isinstance(error, UNREADABLE):
         return unreadable(place, printable(f"{_name(error)}: {error}"))
     return StoreUnavailable(printable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip()))
+
+
+def cut_off(error: Exception | None) -> bool:
+    """Whether a request was answered with the end of its connection, or of the session."""
+    return isinstance(error, BROKEN) or type(error) is Unreached
 
 
 def unreadable(place: str, why: str) -> StoreUnfit:

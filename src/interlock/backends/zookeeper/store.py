@@ -15,6 +15,7 @@ from weakref import WeakMethod, finalize
 
 from interlock._support.record import replaced
 from interlock._support.wording import duration
+from interlock.backends.kit.connect_pace import does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.listing import BULK, recent
@@ -22,6 +23,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls, StrictDeadline, within
 from interlock.backends.zookeeper.entry import Entry, Ledger, decode, encode
+from interlock.backends.zookeeper.errors import CutOff
 from interlock.backends.zookeeper.library import NodeExists, NoNode, NotEmpty, Unimplemented
 from interlock.backends.zookeeper.link import Answer, Link, Listing, Session
 from interlock.backends.zookeeper.looks import Look, Looks
@@ -153,7 +155,12 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         ledger, deadline = self._ledger, within(self._calls, timeout)
         if (reason := ledger.evicted(claim.id)) is not None:
             return Gone(True, reason)
+        began = self._runtime.now()
         session = await self._calls.connect(deadline)
+        if does_not_wait(timeout) and not ledger.tried(claim.id):
+            # A caller that does not wait for the lock still waits for the network: a server that stalls for a
+            # moment has as long as it has for a new connection.
+            deadline.at = max(deadline.at, began + self._link.pace.within(timeout))
         if claim.ttl > max(session.timeout + 0.001, self._usual):
             raise InvalidSetting(
                 f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
@@ -467,6 +474,14 @@ class ZooKeeperStore(Waiting, Registers, Operators, StoreDefaults):
         deadline = self._calls.strictly_within(timeout)
         if not renewals:
             return []
+        while True:
+            try:
+                return await self._renew(renewals, deadline)
+            except CutOff:  # all that a renewal writes may be written twice
+                if not await self._calls.reconnected(deadline):
+                    raise
+
+    async def _renew(self, renewals: Sequence[Renewal], deadline: StrictDeadline) -> list[RenewAnswer]:
         session = await self._calls.connect(deadline, hurried=True)
         standing, asked = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []

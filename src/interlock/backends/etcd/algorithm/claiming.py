@@ -66,9 +66,12 @@ class _Again(Exception):
 
 
 async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
+    began = side.runtime.now()
     deadline = await side.begin(timeout)
     if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
         deadline.at += max(0.0, COMMIT - timeout)
+        if asked_for.id not in side.sessions.unanswered:
+            side.give_time_at_once(deadline, began, timeout)
     new, unanswered = side.sessions.own(asked_for.id) is None, asked_for.id in side.sessions.unanswered
     for attempt in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)

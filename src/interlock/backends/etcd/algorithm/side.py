@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock._core import timing
 from interlock.backends.etcd.algorithm.sessions import Sessions
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
+from interlock.backends.kit.connect_pace import SPARE, does_not_wait
 from interlock.backends.kit.runtime import StoreRuntime
 
 AGAIN = 0.25  # seconds by which connecting again may make a call late,
-AS_BEFORE = 2.0  # or so many times what the connection before it took, if that is more;
-SPARE = 1.0  # and seconds, beside what that took, for a call whose caller does not wait for the lock
+AS_BEFORE = 2.0  # or so many times what the connection before it took, if that is more
 
 
 class Side:
@@ -60,8 +59,17 @@ class Side:
         longest, took = self.transport.address.connect_timeout, self.transport.took
         if not took:
             return longest
-        at_once = timing.SHORTEST_ASK < timeout <= timing.GRACE
-        return min(longest, took + SPARE if at_once else max(AGAIN, AS_BEFORE * took))
+        return min(longest, took + SPARE if does_not_wait(timeout) else max(AGAIN, AS_BEFORE * took))
+
+    def give_time_at_once(self, deadline: CallTime, began: float, timeout: float) -> None:
+        """Let the first request of a caller that does not wait for the lock wait for the network.
+
+        A server that stalls for a moment has what connecting took, and a second, all in all since `began`.
+        """
+        if does_not_wait(timeout):
+            longest = self.transport.address.connect_timeout
+            deadline.at = max(deadline.at, began + min(longest, self.transport.took + SPARE))
+            deadline.connecting = 0.0  # connecting again is a part of it
 
     def within(self, timeout: float) -> CallTime:
         """The deadline of a call that has connected, or that has no extra time for that."""
