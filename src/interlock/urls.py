@@ -376,7 +376,7 @@ def _open_memory(parts: SplitResult, runtime: Runtime, asynchronous: bool, conne
     name = parts.netloc + parts.path
     space = _spaces.get(name)
     if space is None:
-        space = _spaces.setdefault(name, Space(runtime.now, runtime.guard()))
+        space = _spaces.setdefault(name, Space(runtime.now, runtime.mutex()))
     return MemoryStore(space, runtime, MemoryStore(space, Threads()) if asynchronous else None)
 
 

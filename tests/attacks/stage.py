@@ -82,7 +82,7 @@ def raises(error: BaseException) -> Callable[..., object]:
 
 
 def space() -> Space:
-    return Space(Threads().now, Threads().guard())
+    return Space(Threads().now, Threads().mutex())
 
 
 class Stage:

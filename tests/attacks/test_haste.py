@@ -46,7 +46,7 @@ def test_pending_releases_to_a_part_that_hangs_cost_no_lease_on_another() -> Non
     stage.store.before["release"] = hangs(hung=hung)
     for lease in dead:
         assert lease
-        with stage.core.guard:  # handed to the keeper, all at once
+        with stage.core.mutex:  # handed to the keeper, all at once
             lease.release()
     eventually(lambda: len(hung) >= 3, PATIENCE)  # three rounds in which the part was asked in vain
     healthy.check()

@@ -97,7 +97,7 @@ def test_an_attempt_that_the_keeper_takes_back_does_not_linger() -> None:
     stage = Stage()
     attempt = stage.client.lock("x", min_hold=LONG)._core.attempt()
     assert drive(attempt.run()) is not None
-    with stage.core.guard:
+    with stage.core.mutex:
         drive(attempt.undo())
     eventually(lambda: not stage.client.inspect("x").standings)
     stage.client.close()

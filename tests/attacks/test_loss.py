@@ -81,10 +81,10 @@ def test_a_lease_lost_while_its_doubt_is_being_reported_is_reported_lost_once() 
         def _is_owned(self) -> bool:
             return real._is_owned()
 
-    real = stage.core.guard
-    stage.core.guard = Interleaved()
+    real = stage.core.mutex
+    stage.core.mutex = Interleaved()
     lease._on_no_reply()
-    stage.core.guard = real
+    stage.core.mutex = real
     eventually(lambda: lost)
     assert [type(event).__name__ for event in stage.events].count("Lost") == 1
     stage.client.close()

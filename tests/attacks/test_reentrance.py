@@ -139,10 +139,10 @@ def test_a_signal_handler_may_release_or_close_at_any_step(what: str, url: str) 
     in_time(run)
 
 
-def test_a_release_from_inside_a_guard_is_done_by_the_keeper(client: interlock.Client) -> None:
+def test_a_release_from_inside_a_mutex_is_done_by_the_keeper(client: interlock.Client) -> None:
     lease = client.lock("x").acquire()
     assert lease
-    with client._core.guard:
+    with client._core.mutex:
         lease.release()
         assert (
             lease.state is interlock.State.HELD

@@ -25,7 +25,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self.runtime = Threads()
-        self.space = Space(self.runtime.now, self.runtime.guard())
+        self.space = Space(self.runtime.now, self.runtime.mutex())
         self.store = SessionStore(self.space, self.runtime)
         self.client = self._client(self.store)
         self.other = self._client(SessionStore(self.space, self.runtime))

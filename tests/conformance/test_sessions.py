@@ -15,7 +15,7 @@ _spaces: dict[str, Space] = {}
 
 
 def open_store(place: str, runtime: Runtime, asynchronous: bool) -> Store:
-    space = _spaces.setdefault(place, Space(runtime.now, runtime.guard()))
+    space = _spaces.setdefault(place, Space(runtime.now, runtime.mutex()))
     return SessionStore(space, runtime, SessionStore(space, Threads()) if asynchronous else None)
 
 

@@ -509,10 +509,10 @@ INTERRUPTED: list[Mutant] = [
         Code(
             LEASE,
             "Lease._give_back",
-            "if client.guard._is_owned() or (self._turn is None and client.store.inside()):\n    ...",
+            "if client.mutex._is_owned() or (self._turn is None and client.store.inside()):\n    ...",
             "if False:\n    ...",
         ),
-        tests=reentered("inside_a_guard"),
+        tests=reentered("inside_a_mutex"),
     ),
     mutant(
         "each pending release waits for the part that hangs",

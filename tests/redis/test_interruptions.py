@@ -105,7 +105,7 @@ def test_a_release_in_the_midst_of_a_change_is_left_to_the_keeper(url: str, part
         assert lease
         store: Any = client._core.store
         assert not store.inside()
-        with getattr(store, part)._guard:
+        with getattr(store, part)._mutex:
             assert store.inside()
             lease.release()
         until(lambda: not client.inspect("x").standings)
@@ -121,11 +121,11 @@ def test_a_release_in_the_midst_of_delivering_a_message_is_left_to_the_keeper(ur
         waiter.start()
         store: Any = client._core.store
         until(lambda: store._listener.reader is not None)
-        for lock in (store._listener._reader._guard, store._listener._reader._lock):
+        for lock in (store._listener._reader._mutex, store._listener._reader._lock):
             assert not store.inside()
             with lock:
                 assert store.inside()
-        with store._listener._reader._guard:
+        with store._listener._reader._mutex:
             lease.release()
         until(lambda: not client.inspect("x").standings)
         held.release()
@@ -136,7 +136,7 @@ def test_threads_are_not_inside_what_another_thread_changes(url: str) -> None:
     with interlock.connect(url) as client:
         store: Any = client._core.store
         seen: list[bool] = []
-        with store._transport._guard:
+        with store._transport._mutex:
             thread = threading.Thread(target=lambda: seen.append(store.inside()))
             thread.start()
             thread.join(PATIENCE)

@@ -92,7 +92,7 @@ def test_a_release_from_inside_a_critical_section_can_know_that_it_is() -> None:
     with interlock.connect(steady().url(f"{uuid4().hex}:")) as client, client.lock("x"):
         store, transport = client._core.store, panel_of(client)
         assert not store.inside()
-        with transport._guard:
+        with transport._mutex:
             assert store.inside()
             elsewhere: list[bool] = []
             other = threading.Thread(target=lambda: elsewhere.append(store.inside()))

@@ -24,7 +24,7 @@ def link() -> Link:
 @pytest.fixture
 def client(link: Link) -> blocking.Client:
     runtime = Threads()
-    store = MemoryStore(Space(runtime.now, runtime.guard()), runtime)
+    store = MemoryStore(Space(runtime.now, runtime.mutex()), runtime)
     core = Client(
         Faulty(store, runtime, link), runtime, runtime, ttl=0.5, listener=None, lease_type=blocking.Lease
     )
@@ -68,7 +68,7 @@ def test_requests_of_a_thread_and_of_a_task_share_a_link_but_do_not_wait_for_eac
 
     async def main() -> None:
         tasks = Tasks()
-        store = MemoryStore(Space(tasks.now, tasks.guard()), tasks)
+        store = MemoryStore(Space(tasks.now, tasks.mutex()), tasks)
         here, there = Faulty(store, tasks, link), Faulty(store, Threads(), link)
         link.stalled_until = tasks.now() + 0.1  # so that all of them are on their way together
         asked = [asyncio.to_thread(drive, there.inspect("r")), here.inspect("r")] * 2

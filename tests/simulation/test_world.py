@@ -159,7 +159,7 @@ def test_a_cancelled_job_meets_it_at_the_await_that_was_named() -> None:
 def test_a_guard_held_across_an_await_or_entered_twice_is_found_out() -> None:
     world = World(1)
     process = SimulatedRuntime(world, "p")
-    guard = process.guard()
+    guard = process.mutex()
 
     async def wait() -> None:
         with guard:

@@ -136,7 +136,7 @@ blocks = pytest.mark.parametrize("block", range(6))
 def test_the_lock_file_answers_as_the_reference_does(block: int) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
         manual = ManualClock()
-        space = Space(lambda: manual.now, Threads().guard(), lambda: manual.micros)  # noqa: B023
+        space = Space(lambda: manual.now, Threads().mutex(), lambda: manual.micros)  # noqa: B023
         reference = MemoryStore(space, Threads())
         versions: dict[str, int] = {}
         held: set[str] = set()

@@ -83,7 +83,7 @@ def test_a_ring_that_the_first_reads_reaches_a_second_that_waits_for_the_same(op
     with waiting(lambda: store.watch_register("n", 0, PATIENCE)) as took:
         eventually(lambda: reading(store))
         second = Waiter(threading.Event(), "rn")
-        with store._notifier._guard:
+        with store._notifier._mutex:
             store._notifier._waiters.add(second, "rn")  # not by `listen`: no thread helps
         drive(writer.compare_and_set("n", 0, "v", "1"))
         assert second.signal.wait(PATIENCE)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """A signal that ends the process releases its leases first.
 
 A signal can interrupt the main thread in the middle of interlock's own work: while it holds an internal lock
-(a guard), inside a transaction, or with a grant that is not recorded yet. Nothing can be released from there,
-because other threads would wait for that guard for as long as the main thread stays in the signal handler. So
+(a mutex), inside a transaction, or with a grant that is not recorded yet. Nothing can be released from there,
+because other threads would wait for that mutex for as long as the main thread stays in the signal handler. So
 the handler returns, and comes back once that work has ended or waits for something.
 """
 
@@ -23,7 +23,7 @@ AGAIN = 0.005  # seconds until the handler looks at the main thread again
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _APART = ("cli", "lab", "testing")  # our own programs, which use the rest of the package as any user does
-_WAITING = ("wait", "sleep")  # nobody waits inside a guard
+_WAITING = ("wait", "sleep")  # nobody waits inside a mutex
 _HARMLESS = {  # signals that stop a program, or do nothing, unless it has a handler for them
     getattr(signal, name)
     for name in ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH")
@@ -100,7 +100,7 @@ class _Ending:
         if self._caller is not None:
             self._caller.join(1.0)  # from here on a signal is a new one
             self._caller = None
-        # On a thread of its own: when the time is up, the main thread may still hold a guard that this needs.
+        # On a thread of its own: when the time is up, the main thread may still hold a mutex that this needs.
         worker = native.Thread(target=give_back_everything, args=(left,), daemon=True)
         worker.start()
         worker.join(left + 0.5)

@@ -259,7 +259,7 @@ class Attempt:
         lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
         await self._runtime.wait(called, timeout)
         turn = self.turn
-        if turn is not None and turn.holder is self:  # no guard: nobody but us takes it from here
+        if turn is not None and turn.holder is self:  # no mutex: nobody but us takes it from here
             self.called = None
         elif (turn := self.client.cohorts.decide(self)) is None:
             return None
@@ -541,7 +541,7 @@ class Attempt:
         lease, client = self.lease, self.client
         if lease is not None:
             lease._never_used()  # first: the keeper may have to do the rest
-        if client.inside():  # a signal handler or a garbage collector ended us in the midst of a guard
+        if client.inside():  # a signal handler or a garbage collector ended us inside a mutex
             client.keeper.hand_over(self)
             self._ended()
             return

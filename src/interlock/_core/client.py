@@ -56,7 +56,7 @@ class Client:
         self.usual_terms = Terms(store.traits, self.ttl, USUAL, permits=1, capacity=1, passes=True)
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
-        self.guard = runtime.guard()
+        self.mutex = runtime.mutex()
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
         self.releasing: dict[Lease, None] = {}  # leases that the store is being asked to release
@@ -71,7 +71,7 @@ class Client:
         # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
         emit = WeakMethod(self.emit)
         self.keeper = Keeper(
-            keeper_store, keeper_runtime, self.guard, lambda event: _called(emit(), event), runtime.stalled
+            keeper_store, keeper_runtime, self.mutex, lambda event: _called(emit(), event), runtime.stalled
         )
         doubt, lose = WeakMethod(self.keeper.doubt), WeakMethod(self.keeper.lose)
         store.on_doubt(lambda: _called(doubt()))
@@ -94,8 +94,8 @@ class Client:
             self._listener(event)
 
     def inside(self) -> bool:
-        """Whether the calling thread stands inside a guard of ours: see `Keeper.hand_over`."""
-        return self.guard._is_owned() or self.store.inside()
+        """Whether the calling thread stands inside a mutex of ours: see `Keeper.hand_over`."""
+        return self.mutex._is_owned() or self.store.inside()
 
     async def renew_one(self, renewal: Renewal, timeout: float) -> Renewed | Gone:
         """Renew a single claim; `StoreUnavailable` when nobody knows."""
@@ -262,7 +262,7 @@ class Client:
 
     def after_fork(self) -> None:
         """In a forked child: hold nothing, touch nothing of the parent's."""
-        self.guard = self.runtime.guard()
+        self.mutex = self.runtime.mutex()
         for lease in self.leases:
             lease._forget()
         self.leases.clear()
@@ -270,7 +270,7 @@ class Client:
         self.attempts.clear()
         self.entries.clear()
         self.cohorts.after_fork()
-        self.keeper.after_fork(self.guard)
+        self.keeper.after_fork(self.mutex)
         self.store.after_fork()
         self.store.blocking().after_fork()
 
@@ -280,7 +280,7 @@ def _always() -> bool:
 
 
 class Closing:
-    """A client that was closed from inside one of its guards: the keeper begins to close it."""
+    """A client that was closed from inside one of its mutexes: the keeper begins to close it."""
 
     def __init__(self, client: Client, by: Owner) -> None:
         self._client, self._by = client, by

@@ -77,7 +77,7 @@ class SharedPlace:
 class Turn:
     """One grant of the store, as it goes from lease to lease within a client.
 
-    The client's guard protects it.
+    The client's mutex protects it.
     """
 
     __slots__ = ("answered", "began", "heir", "heirs", "holder", "lender", "passes", "place", "token")
@@ -111,7 +111,7 @@ class Turn:
     def free_place(self) -> Claim | None:
         """The place behind this claim, if no attempt stands there; from here on none will.
 
-        Under the guard.
+        Under the mutex.
         """
         place = self.place
         if place is None or place.over or not (place.waiter is None or place.waiter is self):
@@ -121,7 +121,7 @@ class Turn:
 
 
 class Cohorts:
-    """The cohorts of one client, by resource. Its client's guard protects them."""
+    """The cohorts of one client, by resource. Its client's mutex protects them."""
 
     def __init__(self) -> None:
         self._heads: dict[str, Attempt] = {}
@@ -136,7 +136,7 @@ class Cohorts:
 
     def join(self, attempt: Attempt) -> Signal | None:
         """None if the attempt must ask the store; otherwise it stands in line until this signal is set."""
-        # One step, which needs no guard.
+        # One step, which needs no mutex.
         if self._heads.setdefault(attempt.claim.resource, attempt) is attempt:
             if attempt.claim.resource in self.passable:
                 if (called := self._stand_by(attempt)) is not None:
@@ -150,7 +150,7 @@ class Cohorts:
         if there are none.
         """
         client, resource = attempt.client, attempt.claim.resource
-        with client.guard:
+        with client.mutex:
             lease = self.passable.get(resource)
             turn = None if lease is None else lease._turn
             if turn is None or not turn.heirs or turn.lender._claim.ttl != attempt.claim.ttl:
@@ -169,7 +169,7 @@ class Cohorts:
 
     def _line_up(self, attempt: Attempt) -> Signal | None:
         client, resource = attempt.client, attempt.claim.resource
-        with client.guard:
+        with client.mutex:
             head = self._heads.setdefault(resource, attempt)
             if head is attempt:  # the one before it has gone meanwhile
                 return None
@@ -192,7 +192,7 @@ class Cohorts:
         there, if any.
         """
         resource = attempt.claim.resource
-        with attempt.client.guard:
+        with attempt.client.mutex:
             lease = self.passable.get(resource)
             place = None if lease is None or lease._turn is None else lease._turn.place
             if place is None or place.over or place.waiter is not None:
@@ -210,7 +210,7 @@ class Cohorts:
         holder, client, resource = busy.holder, attempt.client, attempt.claim.resource
         if busy.ahead != 1 or holder is None or resource not in self.passable:
             return None
-        with client.guard:
+        with client.mutex:
             lease = self.passable.get(resource)
             if lease is None or client.closed or self._heads.get(resource) is not attempt:
                 return None
@@ -228,7 +228,7 @@ class Cohorts:
             return attempt.called
 
     def _have_place(self, turn: Turn, attempt: Attempt) -> bool:
-        """Whether the place behind the turn's claim is this attempt's. Under the guard."""
+        """Whether the place behind the turn's claim is this attempt's. Under the mutex."""
         place = turn.place
         if place is None or place.over:
             attempt.shared = turn.place = SharedPlace(attempt.claim, attempt)
@@ -236,7 +236,7 @@ class Cohorts:
         return place.waiter is attempt
 
     def _inherit_from(self, turn: Turn, head: Attempt) -> None:
-        """Make the head an heir, and those who stood in line when it asked. Under the guard."""
+        """Make the head an heir, and those who stood in line when it asked. Under the mutex."""
         line = self._lines.get(head.claim.resource)
         head.called = head.client.runtime.signal()
         heirs = [head]
@@ -252,7 +252,7 @@ class Cohorts:
         """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the
         store.
         """
-        with attempt.client.guard:
+        with attempt.client.mutex:
             attempt.called = None
             turn = attempt.turn
             line = self._lines.get(attempt.claim.resource) if turn is None else turn.heirs
@@ -270,7 +270,7 @@ class Cohorts:
             if attempt.claim is not place.claim:  # interrupted between the two: nobody else removes it
                 release_later(attempt.client, place.claim, 0.0, pause=0.0)
             place.over = True
-        with attempt.client.guard:
+        with attempt.client.mutex:
             if self._heads.get(attempt.claim.resource) is not attempt:
                 return
             first = self._advance(attempt.claim.resource)
@@ -278,7 +278,7 @@ class Cohorts:
             first.call()
 
     def _advance(self, resource: str) -> Attempt | None:
-        """Make the next in line the head, if there is one. Under the guard; the caller calls the new head."""
+        """Make the next in line the head, if there is one. Under the mutex; the caller calls the new head."""
         line = self._lines.get(resource)
         first = first_waiting(line) if line else None
         if first is None:
@@ -293,7 +293,7 @@ class Cohorts:
     def begin_turn(self, attempt: Attempt, lease: Lease) -> Attempt | None:
         """Note that the store has granted this lease.
 
-        Under the guard; returns the next head, for the caller to call.
+        Under the mutex; returns the next head, for the caller to call.
         """
         resource = lease._claim.resource
         self.passable[resource] = lease
@@ -320,7 +320,7 @@ class Cohorts:
     def pass_on(self, lease: Lease, turn: Turn, now: float) -> None:
         """Give the claim of a lease that was let go to the next heir, unless it must go back to the store.
 
-        Under the guard; the caller wakes the heir (`Turn.heir`).
+        Under the mutex; the caller wakes the heir (`Turn.heir`).
         """
         turn.lender = lease
         if lease._holding.client.closed or not turn.lasts(now):
@@ -340,7 +340,7 @@ class Cohorts:
         turn = lease._turn
         if turn is None or turn.place is None:
             return None
-        with lease._holding.client.guard:
+        with lease._holding.client.mutex:
             return turn.free_place()
 
     def place_removed(self, lease: Lease) -> None:
@@ -369,7 +369,7 @@ class Cohorts:
         before.
         """
         resource = lease._claim.resource
-        with lease._holding.client.guard:
+        with lease._holding.client.mutex:
             turn = lease._turn
             if turn is None:
                 # A head that asks the store later would begin one, and inherit: see `join_heirs`.
@@ -391,7 +391,7 @@ class Cohorts:
         does.
         """
         claim, client = turn.lender._claim, turn.lender._holding.client
-        with client.guard:
+        with client.mutex:
             left = self._end_passing(turn)
             heirs, turn.heirs = turn.heirs, deque()
             for heir in heirs:
@@ -417,7 +417,7 @@ class Cohorts:
     def _end_passing(self, turn: Turn) -> Claim | None:
         """Nobody inherits from this turn any more.
 
-        Under the guard; returns the place behind it that must be removed.
+        Under the mutex; returns the place behind it that must be removed.
         """
         resource = turn.lender._claim.resource
         latest = self.passable.get(resource)
@@ -432,7 +432,7 @@ class Cohorts:
     def arrived(self, heir: Attempt) -> Attempt | None:
         """Note that the heir's lease holds the claim.
 
-        Under the guard; returns the next head, for the caller to call.
+        Under the mutex; returns the next head, for the caller to call.
         """
         self._passing.pop(heir, None)
         heirs = () if heir.turn is None else heir.turn.heirs
@@ -463,7 +463,7 @@ class Cohorts:
 
         Whoever ends the client gives them back.
         """
-        with client.guard:
+        with client.mutex:
             turns = [lease._turn for lease in self.passable.values() if lease._turn is not None]
             for turn in turns:
                 turn.free_place()  # nobody stands there from here on, unless somebody does already
@@ -478,7 +478,7 @@ class Cohorts:
 
     def disband(self, client: Client) -> None:
         """The client closes: wake every attempt that stands in line, and every head that stands by."""
-        with client.guard:
+        with client.mutex:
             turns = [lease._turn for lease in client.leases] + [heir.turn for heir in self._passing]
             lines = [*self._lines.values(), *(turn.heirs for turn in turns if turn is not None)]
             waiting = [*self._heads.values(), *(attempt for line in lines for attempt in line)]

@@ -115,7 +115,7 @@ class Holding:
             if client.closed:  # since it was asked for: nobody would look after the lease
                 client.check_open()
         else:
-            with client.guard:
+            with client.mutex:
                 if client.closed:
                     client.check_open()
                 if turn is None:
@@ -135,7 +135,7 @@ class Holding:
         client = self.client
         if client.keeper.young.pop(lease, self) is not None:  # most are gone before the keeper has looked
             client.keeper.drop(lease)
-        self.leases.pop(lease, None)  # each a single step, which needs no guard
+        self.leases.pop(lease, None)  # each a single step, which needs no mutex
         client.leases.pop(lease, None)
         if (
             lease._turn is None
@@ -195,7 +195,7 @@ class Holding:
         """Raise the loss that an earlier, forgotten lease would, if this lost one stands for others as
         well.
         """
-        with self.client.guard:
+        with self.client.mutex:
             older = self.older.pop(lease, 0)
             if older > 1:
                 self.older[lease] = older - 1
@@ -247,7 +247,7 @@ class Holding:
     def lost(self, lease: Lease) -> None:
         """Called once, when a lease is lost, on whatever thread found out."""
         self.client.keeper.drop(lease)
-        with self.client.guard:
+        with self.client.mutex:
             self.client.leases.pop(lease, None)
             self._losses += 1
             if 2 * self._losses >= len(self.leases):
@@ -265,7 +265,7 @@ class Holding:
             self.client.runtime.call(self.terms.on_lost, lease)
 
     def _forget_losses(self) -> None:
-        """Keep no more lost leases than somebody may still ask for. Under the guard; all are looked at, so
+        """Keep no more lost leases than somebody may still ask for. Under the mutex; all are looked at, so
         not each time.
 
         The last that an owner has lost must stay, and tell how many there were: its release must hear of the
@@ -292,7 +292,7 @@ class Holding:
         return 1
 
     def forget(self, lease: Lease) -> None:
-        """A lost lease that another one stands for from now on. Under the guard."""
+        """A lost lease that another one stands for from now on. Under the mutex."""
         del self.leases[lease]
 
     def orphaned(self, lease: Lease) -> None:

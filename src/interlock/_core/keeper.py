@@ -28,7 +28,7 @@ from typing import Protocol
 
 from interlock import events
 from interlock._core.removal import PendingRelease
-from interlock._core.runtime import Guard, Job, Owner, Runtime, Signal
+from interlock._core.runtime import Job, Mutex, Owner, Runtime, Signal
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.store import IO_TIMEOUT, Store
@@ -105,13 +105,13 @@ class Keeper:
         self,
         store: Store,
         runtime: Runtime,
-        guard: Guard,
+        mutex: Mutex,
         report: Callable[[events.Event], None],
         stalled: Callable[[], float],
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._guard = guard
+        self._mutex = mutex
         self._report = report
         self._stalled = stalled  # how long the holders' event loop has been stuck
         self._stall_reported = False
@@ -137,7 +137,7 @@ class Keeper:
     # ---- for everyone ---------------------------------------------------------
 
     def keep(self, kept: Renewable, due: float | None = None) -> None:
-        """Look after `kept` from now on. Takes no guard, and no system call unless it is the most urgent of
+        """Look after `kept` from now on. Takes no mutex, and no system call unless it is the most urgent of
         all.
 
         `due` is when the keeper must look at it, if the caller knows that already.
@@ -151,15 +151,15 @@ class Keeper:
 
     def release_later(self, pending: PendingRelease) -> None:
         """Repeat a release until the store has answered it, or the claim has lapsed."""
-        with self._guard:
+        with self._mutex:
             self._pending[pending] = None
         self._wake(pending.due)
 
     def hand_over(self, abandoned: Abandoned) -> None:
-        """Have the keeper clean up for a caller that cannot. Takes no guard: the caller may stand inside one.
+        """Have the keeper clean up for a caller that cannot. Takes no mutex: the caller may stand inside one.
 
         A garbage collector or a signal handler can call a release in the midst of any line of ours. If that
-        line stands inside a guard, the release would wait for its own thread for ever.
+        line stands inside a mutex, the release would wait for its own thread for ever.
         """
         self._abandoned.append(abandoned)
         # A keeper that falls asleep meanwhile looks for the abandoned after this.
@@ -167,7 +167,7 @@ class Keeper:
         self._ring()
 
     def _wake(self, when: float) -> None:
-        with self._guard:
+        with self._mutex:
             urgent = when < self._wakes_at
             if urgent:
                 self._wakes_at = when
@@ -186,7 +186,7 @@ class Keeper:
 
         For any thread; returns at once.
         """
-        with self._guard:
+        with self._mutex:
             self.doubted = self._wakes_at = self._runtime.now()
         self._ring()
 
@@ -203,7 +203,7 @@ class Keeper:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
         if self.young.pop(kept, self) is None:
             return
-        with self._guard:
+        with self._mutex:
             self._live.pop(kept, None)
             if not self._live:  # nothing may keep a client from going that nobody has any more
                 self._by_due.clear()
@@ -215,7 +215,7 @@ class Keeper:
                 heapq.heapify(self._by_deadline)
 
     def kept(self) -> list[Renewable]:
-        with self._guard:
+        with self._mutex:
             self._absorb()
             return list(self._live)
 
@@ -238,9 +238,9 @@ class Keeper:
         self._stopping = True
         self._ring()
 
-    def after_fork(self, guard: Guard) -> None:
+    def after_fork(self, mutex: Mutex) -> None:
         """In a forked child: nothing is held, and no thread runs."""
-        self.__init__(self._store, self._runtime, guard, self._report, self._stalled)  # type: ignore[misc]
+        self.__init__(self._store, self._runtime, mutex, self._report, self._stalled)  # type: ignore[misc]
 
     # ---- the loop -----------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Keeper:
 
     async def _nap(self) -> None:
         """Sleep until something is due; if there has been nothing to keep for long, until called."""
-        with self._guard:
+        with self._mutex:
             self._absorb()
             self._alarm = alarm = self._runtime.signal()
             now = self._runtime.now()
@@ -281,7 +281,7 @@ class Keeper:
         return due
 
     def _absorb(self) -> None:
-        """Enter the newcomers into the heaps. Under the guard."""
+        """Enter the newcomers into the heaps. Under the mutex."""
         for kept in list(self.young):
             if self.young.pop(kept, self) is None:  # or it was dropped this very moment
                 self._live[kept] = None
@@ -300,7 +300,7 @@ class Keeper:
             for start in range(0, len(due), BATCH):
                 await self._renew(due[start : start + BATCH])
         finally:  # whatever was raised: a lease that is not looked at again would silently lapse
-            with self._guard:
+            with self._mutex:
                 for kept in due:
                     if kept in self._live:
                         self._push(kept)
@@ -342,7 +342,7 @@ class Keeper:
         due: list[Renewable] = []
         if self.doubted > self._verified:
             return self._all_doubtful(now)
-        with self._guard:
+        with self._mutex:
             heap = self._by_due
             if heap and heap[0][0] > now:
                 return due  # woken to look at the clock: that is no reason to renew anything early
@@ -366,7 +366,7 @@ class Keeper:
 
     def _all_doubtful(self, now: float) -> list[Renewable]:
         """Everything is due: the server that took over may not know what the one before it knew."""
-        with self._guard:
+        with self._mutex:
             self._absorb()
             self._verified = now
             self._by_due.clear()
@@ -430,12 +430,12 @@ class Keeper:
         nothing, and the holders would be told late of what they have lost.
         """
         needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip), last - now)
-        with self._guard:
+        with self._mutex:
             first = self._first_deadline()
         return max(needed, min(IO_TIMEOUT, (first - now) / 2))
 
     def _first_deadline(self) -> float:
-        """The earliest deadline of all that is kept, under the guard.
+        """The earliest deadline of all that is kept, under the mutex.
 
         One that has moved since is entered anew.
         """
@@ -453,8 +453,8 @@ class Keeper:
         """Tell the holders of leases that have lapsed; a lease that is told drops itself."""
         now = self._runtime.now()
         while True:
-            with self._guard:
-                # Both steps under one guard: a drop between them would leave another entry at the front, or
+            with self._mutex:
+                # Both steps under one mutex: a drop between them would leave another entry at the front, or
                 # none.
                 if self._first_deadline() > now:
                     return
@@ -470,13 +470,13 @@ class Keeper:
         there.
         """
         began = self._runtime.now()
-        with self._guard:  # others add to it
+        with self._mutex:  # others add to it
             due = [pending for pending in self._pending if pending.due <= began]
         due.sort(key=lambda pending: pending.tries)
         silent: dict[str, str] = {}
         for pending in due:
             now = self._runtime.now()
-            with self._guard:  # a holder that drops the last lease empties it
+            with self._mutex:  # a holder that drops the last lease empties it
                 left = (self._by_due[0][0] if self._by_due else NEVER) - now
             if left <= 0:
                 return

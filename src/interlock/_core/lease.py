@@ -265,7 +265,7 @@ class Lease:
 
     def _lost_signal(self) -> Signal:
         """The signal that is set once the lease is lost; made when first asked for."""
-        with self._holding.client.guard:
+        with self._holding.client.mutex:
             if self._lost is None:
                 self._lost = self._runtime.signal()
             signal = self._lost
@@ -299,7 +299,7 @@ class Lease:
 
     def _shorten(self, until: float) -> None:
         """Let the lease end sooner: its holder has asked the store for that."""
-        with self._holding.client.guard:
+        with self._holding.client.mutex:
             self._deadline = until
         self._holding.client.keeper.keep(self)  # it must look sooner than it meant to
 
@@ -389,7 +389,7 @@ class Lease:
         until = timing.deadline(asked, ttl)
         if self._holding.terms.max_hold is not None:
             until = min(until, self._granted_at + self._holding.terms.max_hold)
-        with self._holding.client.guard:
+        with self._holding.client.mutex:
             if self._state in FINAL or self._runtime.now() >= self._deadline:
                 return  # too late: another may have been told already that this lease is lost
             self._short = False
@@ -419,7 +419,7 @@ class Lease:
         """Let nobody inherit the lease from here on, and let it not shrink: only its removal waits for the
         transaction that locks its claim.
         """
-        with self._holding.client.guard:
+        with self._holding.client.mutex:
             self._pinned = True
         self._holding.client.cohorts.withhold(self)
 
@@ -446,7 +446,7 @@ class Lease:
         With `pass_on`, the next attempt of the same client that waits for the claim has it from here on.
         """
         client = self._holding.client
-        with client.guard:
+        with client.mutex:
             before, now = self._state, client.runtime.now()
             if before not in FINAL and now < self._deadline:
                 self._state = TRANSITIONS[before][RELEASE]
@@ -456,7 +456,7 @@ class Lease:
         return self.state  # released or lost before; or just now, by our own clock
 
     def _move(self, event: LeaseEvent, cause: str = "", reason: str = "") -> None:
-        with self._holding.client.guard:
+        with self._holding.client.mutex:
             before = self._state
             # Kept by this thread: another may move on from here, and would then be reported by both.
             after = TRANSITIONS[before][event]
@@ -493,7 +493,7 @@ class Lease:
         """Give back a part of the lease: keep only `permits` of it."""
         client = self._holding.client
         self.check()
-        with client.guard:
+        with client.mutex:
             if permits < self.permits:  # or another has made it smaller meanwhile
                 self._shrunk(permits)  # before the question: if it gets no answer, the keeper asks again
             claim = self._claim
@@ -522,7 +522,7 @@ class Lease:
         interrupts it, on any line, is dealt with in one place.
         """
         holding, client = self._holding, self._holding.client
-        if client.guard._is_owned() or (self._turn is None and client.store.inside()):
+        if client.mutex._is_owned() or (self._turn is None and client.store.inside()):
             # Called by a garbage collector or a signal handler in the midst of a line of ours.
             if by is not None:
                 self._note_taker(by, self._state)

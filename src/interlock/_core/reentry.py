@@ -138,7 +138,7 @@ class Reentrant:
         last = False
         try:
             # A generator's body may end on another thread, while the owner enters again.
-            with self.client.guard:
+            with self.client.mutex:
                 last = entry.total <= 1
                 if last:
                     entry.over = True
@@ -277,7 +277,7 @@ class ReentrantAttempt:
         """Count once more; None if the lease was given back since, by a body that ended on another thread."""
         if entry.lease.state is State.LOST:
             entry.lease.check()  # a lease that was lost meanwhile is not entered again
-        with self._reentrant.client.guard:
+        with self._reentrant.client.mutex:
             if entry.over or entry.lease._state is State.RELEASED:
                 return None
             if self._reentrant.mode == "read":
@@ -303,7 +303,7 @@ class ReentrantAttempt:
 
     def uncount(self) -> None:
         entry = self.entry
-        with self._reentrant.client.guard:
+        with self._reentrant.client.mutex:
             if self.counted and entry is not None:
                 if self._reentrant.mode == "read":
                     entry.reads -= 1

@@ -5,7 +5,7 @@ gift is kept by the object it was given to: its next claim takes that much less 
 a claim of no permits at all, which still has its place in the queue, its lease and its token. So a
 stray release never widens the semaphore for anybody else.
 
-A release decides under the client's guard which leases it gives back, and sets them apart, before it asks the
+A release decides under the client's mutex which leases it gives back, and sets them apart, before it asks the
 store: threads and tasks that release at the same time never give back the same permit.
 """
 
@@ -74,13 +74,13 @@ class SemaphoreHolding(Holding):
             raise InvalidSetting(
                 f"{self.resource}: {wanted} permits can never fit into a capacity of {self.terms.capacity}"
             )
-        with self.client.guard:
+        with self.client.mutex:
             gift = min(self.gift, wanted)
             self.gift -= gift
         try:
             attempt = super().attempt(blocking, timeout, permits=wanted - gift, note=note, owner=owner)
         except BaseException:
-            with self.client.guard:
+            with self.client.mutex:
                 self.gift += gift
             raise
         return GiftedAttempt(self, attempt, gift) if gift else attempt
@@ -92,7 +92,7 @@ class SemaphoreHolding(Holding):
 
     def discharge(self, lease: Lease) -> None:
         super().discharge(lease)
-        with self.client.guard:
+        with self.client.mutex:
             self._going.discard(lease)
             self.gift += self.gifted.pop(lease, 0)
 
@@ -118,7 +118,7 @@ class SemaphoreHolding(Holding):
         """Decide which permits are given back, in one step: a second release finds only those that the
         first has left.
         """
-        with self.client.guard:
+        with self.client.mutex:
             leases = [lease for lease in self.leases if lease not in self._going]
             ordered = [lease for lease in reversed(leases) if lease._owner is owner]
             ordered += [lease for lease in leases if lease._owner is not owner]
@@ -206,7 +206,7 @@ class GiftedAttempt(Attempt):
         try:
             lease = await super().run()
         finally:
-            with self._semaphore.client.guard:
+            with self._semaphore.client.mutex:
                 if lease is None:
                     self._semaphore.gift += self._gift
                 else:

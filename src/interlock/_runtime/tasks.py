@@ -12,9 +12,9 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from interlock._core.runtime import BRIEF, Guard, Job, Owner, Signal
+from interlock._core.runtime import BRIEF, Job, Mutex, Owner, Signal
 from interlock._runtime import identity, statements
-from interlock._runtime.threads import new_guard
+from interlock._runtime.threads import new_mutex
 from interlock._support import clock
 from interlock._support.inline_resume import task_of
 
@@ -266,8 +266,8 @@ class Tasks:
 
     who = staticmethod(identity.describe)
 
-    def guard(self) -> Guard:
-        return new_guard()  # the keeper's thread meets us there
+    def mutex(self) -> Mutex:
+        return new_mutex()  # the keeper's thread meets us there
 
     def signal(self) -> TaskSignal:
         loop, brief = self._loop, self._brief

@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from interlock._core.drive import drive
-from interlock._core.runtime import Guard, Job, Owner, Signal
+from interlock._core.runtime import Job, Mutex, Owner, Signal
 from interlock._runtime import identity, statements
 from interlock._support import clock, native
 
 
-def new_guard() -> Guard:
+def new_mutex() -> Mutex:
     """A lock that knows who is inside: code that a garbage collector or a signal runs there must find out."""
-    return native.guard()
+    return native.mutex()
 
 
 class ThreadSignal(threading.Event):
@@ -91,16 +91,16 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._guard = new_guard()
+        self._mutex = new_mutex()
         self._waiting: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=self.MOST)
         self._thread: threading.Thread | None = None
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:
         if self._process != os.getpid():
             # Forked: the calls that wait are the parent's to make, and one of its threads may have had the
-            # guard.
+            # mutex.
             self.__init__()  # type: ignore[misc]
-        with self._guard:
+        with self._mutex:
             self._waiting.append((deliver, argument))
             if self._thread is not None and self._thread.is_alive():
                 return
@@ -111,7 +111,7 @@ class Deliveries:
 
     def _run(self) -> None:
         while True:
-            with self._guard:
+            with self._mutex:
                 if not self._waiting:
                     self._thread = None
                     return
@@ -138,8 +138,8 @@ class Threads:
 
     who = staticmethod(identity.describe)
 
-    def guard(self) -> Guard:
-        return new_guard()
+    def mutex(self) -> Mutex:
+        return new_mutex()
 
     def signal(self) -> ThreadSignal:
         return ThreadSignal()

@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any, cast
 from weakref import ref
 
-from interlock._core.runtime import Guard
+from interlock._core.runtime import Mutex
 
 
-def guard() -> Guard:
+def mutex() -> Mutex:
     """A lock of the system that knows its thread: code run there by a signal or a garbage collector can
     ask.
     """
-    made: Guard = cast(Any, _thread.RLock())  # which neither library replaces
+    made: Mutex = cast(Any, _thread.RLock())  # which neither library replaces
     return made
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
-from interlock._core.runtime import Guard, Runtime, Signal
+from interlock._core.runtime import Mutex, Runtime, Signal
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.errors import SettingsMismatch
@@ -79,11 +79,11 @@ class Space:
     def __init__(
         self,
         now: Callable[[], float],
-        guard: Guard,
+        mutex: Mutex,
         floor: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self.now = now
-        self.guard = guard
+        self.mutex = mutex
         self.floor = (
             floor  # the least next token, from the wall clock: tokens go on rising after this memory is lost
         )
@@ -102,7 +102,7 @@ class Space:
         self.last += block - 1
         return first
 
-    # ---- queues: called under the guard -------------------------------------
+    # ---- queues: called under the mutex -------------------------------------
 
     def live(self, resource: str, now: float) -> list[_Entry]:
         """Return the queue of a resource after removing lapsed claims. An empty queue is not kept."""
@@ -141,8 +141,8 @@ class Space:
                 break
         self.settle(resource, queue, now)
 
-    def after_fork(self, guard: Guard) -> None:
-        self.guard = guard  # a new one: another thread of the parent may have been inside the old one
+    def after_fork(self, mutex: Mutex) -> None:
+        self.mutex = mutex  # a new one: another thread of the parent may have been inside the old one
         self.queues.clear()
         self.waiters.topics.clear()
 
@@ -174,7 +174,7 @@ class MemoryStore(StoreDefaults):
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         space = self._space
-        with space.guard:
+        with space.mutex:
             now = space.now()
             space.forget_old(now)
             if claim.id in space.evicted:
@@ -234,21 +234,21 @@ class MemoryStore(StoreDefaults):
         already.
         """
         space, signal = self._space, self._runtime.signal()
-        with space.guard:
+        with space.mutex:
             space.waiters.add(signal, topic)
             self._listening[signal] = None
         try:
-            with space.guard:
+            with space.mutex:
                 limit = 0.0 if self._closed else min(timeout, left())
             if limit > 0:
                 await self._runtime.wait(signal, limit)
         finally:
-            with space.guard:
+            with space.mutex:
                 space.waiters.remove(signal, topic)
                 self._listening.pop(signal, None)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        with self._space.guard:
+        with self._space.mutex:
             now = self._space.now()
             self._space.forget_old(now)
             return [self._renew(renewal, now) for renewal in renewals]
@@ -272,7 +272,7 @@ class MemoryStore(StoreDefaults):
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         space = self._space
-        with space.guard:
+        with space.mutex:
             now = space.now()
             queue = space.live(resource, now)
             entry = next((entry for entry in queue if entry.id == id), None)
@@ -289,7 +289,7 @@ class MemoryStore(StoreDefaults):
             return True
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        with self._space.guard:
+        with self._space.mutex:
             return self._queue(resource, limit)
 
     def _queue(self, resource: str, limit: int | None = None) -> Queue:
@@ -313,7 +313,7 @@ class MemoryStore(StoreDefaults):
         )
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        with self._space.guard:
+        with self._space.mutex:
             now = self._space.now()
             names = sorted(n for n in self._space.queues if n.startswith(prefix) and n > after)
             return [name for name in names if self._space.live(name, now)][:limit]
@@ -322,7 +322,7 @@ class MemoryStore(StoreDefaults):
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
         space = self._space
-        with space.guard:
+        with space.mutex:
             now = space.now()
             queue = space.live(resource, now)
             victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
@@ -343,7 +343,7 @@ class MemoryStore(StoreDefaults):
     # ---- the register --------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        with self._space.guard:
+        with self._space.mutex:
             return self._read(name)
 
     def _read(self, name: str) -> Versioned:
@@ -355,7 +355,7 @@ class MemoryStore(StoreDefaults):
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
         space = self._space
-        with space.guard:
+        with space.mutex:
             now = space.now()
             space.forget_old(now)
             old = space.registers.get(name)
@@ -377,14 +377,14 @@ class MemoryStore(StoreDefaults):
     # ---- housekeeping ------------------------------------------------------------------
 
     def inside(self) -> bool:
-        return self._space.guard._is_owned()
+        return self._space.mutex._is_owned()
 
     def blocking(self) -> Store:
         return self if self._blocking is None else self._blocking
 
     async def close(self) -> None:
         """Wake everybody that waits here; claims stay, in the space."""
-        with self._space.guard:
+        with self._space.mutex:
             self._closed = True
             listening = list(self._listening)
         notify(listening)
@@ -392,4 +392,4 @@ class MemoryStore(StoreDefaults):
     def after_fork(self) -> None:
         """Empty the child's copy of the memory: nobody holds anything in it."""
         self._listening.clear()
-        self._space.after_fork(self._runtime.guard())
+        self._space.after_fork(self._runtime.mutex())

@@ -6,7 +6,7 @@ lapses, however long nobody renews that claim; when it lapses, all of them are g
 interlock ends by its own clock (a lease that nobody renews, a dead owner, `max_hold`) must be released:
 nothing else removes it while the session lives.
 
-    space = Space(runtime.now, runtime.guard())
+    space = Space(runtime.now, runtime.mutex())
     store = SessionStore(space, runtime)
 
 The model has two halves, because in a simulation a network lies between them. A `SessionView` is the
@@ -123,7 +123,7 @@ class SessionView(MemoryStore):
         return await super().claim(claim, timeout)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        with self._space.guard:
+        with self._space.mutex:
             self.session.keep(self._space.now())
         answers = await super().renew(renewals, timeout)
         return [
@@ -210,7 +210,7 @@ class SessionStore(StoreDefaults):
         """End the session, as the server does when its client has crashed, or was cut off for long."""
         session = self.known.session
         if session is not None:
-            with self._space.guard:
+            with self._space.mutex:
                 now = self._space.now()
                 session.lapses = now
                 for resource in list(self._space.queues):

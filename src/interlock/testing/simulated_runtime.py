@@ -15,8 +15,8 @@ from interlock._core.runtime import Job, Owner, Signal
 from interlock.testing.world import (
     Cancelled,
     Killed,
-    SimulatedGuard,
     SimulatedJob,
+    SimulatedMutex,
     SimulatedSignal,
     World,
 )
@@ -111,8 +111,8 @@ class SimulatedRuntime:
     def who(self, owner: Owner) -> str:
         return Who(self.name, 1, owner.name, "simulated").pack()
 
-    def guard(self) -> SimulatedGuard:
-        return SimulatedGuard(self.world)
+    def mutex(self) -> SimulatedMutex:
+        return SimulatedMutex(self.world)
 
     def signal(self) -> SimulatedSignal:
         return SimulatedSignal(self.world)

@@ -20,7 +20,7 @@ from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, Re
 from interlock.store import IO_TIMEOUT
 from interlock.testing.history import History
 from interlock.testing.sessions import Session, SessionView
-from interlock.testing.world import STEP, SimulatedGuard, World
+from interlock.testing.world import STEP, SimulatedMutex, World
 
 BORN = 1_700_000_000.0  # what the server's wall clock shows when the world begins
 
@@ -67,7 +67,7 @@ class SimulatedServer:
         self._rate = 1.0 + drift
         self._jumped = 0.0
         self._wall_jumped = 0.0
-        self.space = self.space_type(self.now, SimulatedGuard(world), self.wall)
+        self.space = self.space_type(self.now, SimulatedMutex(world), self.wall)
 
     def now(self) -> float:
         """The clock on which claims lapse."""

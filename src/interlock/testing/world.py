@@ -7,7 +7,7 @@ minute of virtual time costs milliseconds.
 What can happen to a program happens to a job at its awaits, and only there: it is overtaken, its process is
 paused (time goes on, its timers fire late), it is killed (nothing of it runs again, not even its clean-up),
 or it is cancelled. Not done: to overtake a job between two lines without an await; what must be guarded
-there is guarded by `Runtime.guard`, and a guard held across an await is an error here.
+there is guarded by `Runtime.mutex`, and a mutex held across an await is an error here.
 
 While a job runs it is asyncio's current task, as for any third party's tasks, so the shipped async face runs
 here too. asyncio's own sleeps and locks do not: they would wait in real time.
@@ -133,7 +133,7 @@ class SimulatedSignal:
         return self._set
 
 
-class SimulatedGuard:
+class SimulatedMutex:
     """A mutual exclusion that raises where threads would deadlock."""
 
     __slots__ = ("_held", "_world")
@@ -145,18 +145,18 @@ class SimulatedGuard:
     def __enter__(self) -> object:
         if self._held:
             raise RuntimeError(
-                "a guard was entered by who is inside already: two threads would wait for ever"
+                "a mutex was entered by who is inside already: two threads would wait for ever"
             )
         self._held = True
-        self._world.guards_held += 1
+        self._world.mutexes_held += 1
         return self
 
     def __exit__(self, *_: object) -> None:
         self._held = False
-        self._world.guards_held -= 1
+        self._world.mutexes_held -= 1
 
     def _is_owned(self) -> bool:
-        return self._held  # no job is overtaken inside a guard: the one that asks is inside
+        return self._held  # no job is overtaken inside a mutex: the one that asks is inside
 
 
 class World:
@@ -167,7 +167,7 @@ class World:
         self.random = random.Random(seed)
         self.time = 0.0
         self.steps = 0
-        self.guards_held = 0
+        self.mutexes_held = 0
         self.failures: list[tuple[SimulatedJob, BaseException]] = []
         self.processes: list[SimulatedRuntime] = []
         self._ready: list[SimulatedJob] = []
@@ -200,8 +200,8 @@ class World:
         job = self.running()
         if job.process.dead:
             raise Killed
-        if self.guards_held:
-            raise RuntimeError("an await under a guard: every other thread would wait for it")
+        if self.mutexes_held:
+            raise RuntimeError("an await under a mutex: every other thread would wait for it")
         job.awaits += 1
         job.turn += 1
         job.waiting = True

@@ -47,7 +47,7 @@ class TlsSettings:
     ) -> None:
         self._files = (cacert, cert, key)
         self.server_name = server_name
-        self._guard = threading.Lock()
+        self._mutex = threading.Lock()
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:

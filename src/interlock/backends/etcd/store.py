@@ -121,7 +121,7 @@ class EtcdStore(StoreDefaults):
         self._side.sessions.on_lost(call)
 
     def inside(self) -> bool:
-        return self._side.transport.inside() or self._side.sessions.guard._is_owned()
+        return self._side.transport.inside() or self._side.sessions.mutex._is_owned()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin

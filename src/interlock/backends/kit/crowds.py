@@ -37,7 +37,7 @@ class _Front(Generic[Key, Item]):
 
 
 class Crowd(Generic[Key, Item]):
-    """The waiters of one client on one resource. The caller holds a guard.
+    """The waiters of one client on one resource. The caller holds a mutex.
 
     The front of the server's queue is remembered by a `Key` for each claim, such as its creation, with an
     `Item` that tells where it stands.

@@ -42,7 +42,7 @@ class StoreDefaults:
         return ""
 
     def inside(self) -> bool:
-        """Never: this store has no critical sections. A store that has a guard asks it."""
+        """Never: this store has no critical sections. A store that has a mutex asks it."""
         return False
 
     def liveness_byte(self) -> tuple[str, int] | None:

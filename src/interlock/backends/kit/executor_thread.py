@@ -32,7 +32,7 @@ class ExecutorThread:
         self._now = now
         self._name = name
         self._of = of
-        self._guard = native.guard()  # a finalizer may call us from within
+        self._mutex = native.mutex()  # a finalizer may call us from within
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -64,7 +64,7 @@ class ExecutorThread:
 
     def _put(self, job: Callable[[], None]) -> None:
         """Raises `Unreached` if there is no thread to be had: nothing was done, and the next try may work."""
-        with self._guard:
+        with self._mutex:
             if self._thread is None:
                 self._start()
             self._jobs.put(job)  # only now: without a thread, another call's would find it and run it late
@@ -87,7 +87,7 @@ class ExecutorThread:
 
     def close(self) -> None:
         """End the thread after what it has been given."""
-        with self._guard:
+        with self._mutex:
             thread, self._thread = self._thread, None
             if thread is not None:
                 self._jobs.put(None)

@@ -84,8 +84,8 @@ class SubscriptionReader:
         self._connection = connection
         self._take = take
         self._lost = lost
-        self._lock = native.guard()  # held while reading: messages are delivered in the order they came
-        self._guard = native.guard()
+        self._lock = native.mutex()  # held while reading: messages are delivered in the order they came
+        self._mutex = native.mutex()
         self._listener_pipe = WakePipe()  # wakes the listener's thread
         try:
             self._borrower_pipe = WakePipe()  # wakes a thread that reads for itself
@@ -135,7 +135,7 @@ class SubscriptionReader:
 
         A borrowing loop closes it in its next turn, and a thread that reads for itself when it stops.
         """
-        with self._guard:
+        with self._mutex:
             self._ended = True
             self._connection.hang_up()  # now: a loop that is stuck must not keep it open at the server
             self._borrower_pipe.wake()
@@ -158,7 +158,7 @@ class SubscriptionReader:
 
     def inside(self) -> bool:
         """Whether the calling thread is in the middle of a change here, or of delivering a message."""
-        return self._guard._is_owned() or self._lock._is_owned()
+        return self._mutex._is_owned() or self._lock._is_owned()
 
     # ---- any reader ------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class SubscriptionReader:
         try:
             self.read()
         except Exception:  # whatever it was, the listener's thread notices the end and reconnects
-            with self._guard:
+            with self._mutex:
                 self._borrower = None
                 self._stop_on(loop)
             self._listener_pipe.wake()
@@ -226,7 +226,7 @@ class SubscriptionReader:
 
         A loop that borrows it reads for its tasks.
         """
-        with self._guard:
+        with self._mutex:
             self._waiting[signal] = loop
             if self._ended:
                 return False
@@ -244,7 +244,7 @@ class SubscriptionReader:
 
     def recall(self) -> None:
         """Have the listener's thread read again; a thread that reads for itself may go on doing so."""
-        with self._guard:
+        with self._mutex:
             if self._borrower is not None and not isinstance(self._borrower, WaiterSignal):
                 self._recall()
         self._listener_pipe.wake()
@@ -269,14 +269,14 @@ class SubscriptionReader:
 
         The listener's thread reads again, for other waiters or to meet the end.
         """
-        with self._guard:
+        with self._mutex:
             if self._borrower is signal:
                 self._borrower = None
                 self._listener_pipe.wake()
 
     def leave(self, signal: Signal) -> None:
         """Unregister a waiter."""
-        with self._guard:
+        with self._mutex:
             self._waiting.pop(signal, None)
             if self._borrower is signal:
                 self._borrower = None

@@ -4,15 +4,15 @@ What a topic is, is for the store to say: a claim's id, a queue, a register. Who
 changed wakes a topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis. A watch
 of etcd or ZooKeeper, or PostgreSQL's LISTEN, does the same.
 
-    with guard:
+    with mutex:
         waiters.add(signal, topic)  # or several topics at once
     ...  look once more, for what changed before; then wait for the signal
-    with guard:
+    with mutex:
         waiters.remove(signal, topic)
 
-The registry has no lock. The store has a guard, for this and for what it must change in the same step (a
+The registry has no lock. The store has a mutex, for this and for what it must change in the same step (a
 thread that is started with the first who waits, say), and enters it once. A finalizer may run on any thread
-at any time and enter it again, so it is a guard of `native` or of the runtime, and nothing here calls foreign
+at any time and enter it again, so it is a mutex of `native` or of the runtime, and nothing here calls foreign
 code while it changes anything.
 """
 
@@ -29,13 +29,13 @@ W = TypeVar("W", bound=Signal)
 
 
 def notify(waiters: Iterable[Signal]) -> None:
-    """Set their signals. Outside the guard, where it can be: those who wake up need it next."""
+    """Set their signals. Outside the mutex, where it can be: those who wake up need it next."""
     for waiter in waiters:
         waiter.set()
 
 
 class Waiters(Generic[Topic, W]):
-    """Who waits for which topic. All of it is called under the store's guard."""
+    """Who waits for which topic. All of it is called under the store's mutex."""
 
     def __init__(self) -> None:
         self.topics: dict[Topic, dict[W, None]] = {}  # no topic is here for which nobody waits
@@ -77,7 +77,7 @@ class Waiters(Generic[Topic, W]):
         return [waiter for waiting in self.topics.values() for waiter in waiting]
 
     def wake(self, topic: Topic) -> None:
-        """Set the signals of a topic, under the guard: for stores whose change and whose signal are one
+        """Set the signals of a topic, under the mutex: for stores whose change and whose signal are one
         step.
         """
         for waiter in self.topics.get(topic, ()):
@@ -87,7 +87,7 @@ class Waiters(Generic[Topic, W]):
         """Drop waiters that are gone without a word, such as tasks whose loop was closed.
 
         They are kept alive. Collecting a task ends it, on any thread and at any time, and its clean-up takes
-        the guard, which that very thread may hold.
+        the mutex, which that very thread may hold.
         """
         for topic, waiting in list(self.topics.items()):
             for waiter in [waiter for waiter in waiting if gone(waiter)]:
@@ -97,7 +97,7 @@ class Waiters(Generic[Topic, W]):
 
 class WeakWaiters(Generic[Topic, W]):
     """Who waits for which topic, for as long as somebody else has the waiter. All of it is called under the
-    store's guard.
+    store's mutex.
 
     For stores that do work for everybody who waits: an interrupt can keep a waiter from being removed, and
     the store would work for it for ever.

@@ -23,7 +23,7 @@ class ConnectionAttempt:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._guard = threading.Lock()
+        self._mutex = threading.Lock()
         self._done = self._abandoned = False
         self._made: Any = None
         self._error: BaseException | None = None
@@ -35,7 +35,7 @@ class ConnectionAttempt:
             self._made = self._make()
         except BaseException as error:
             self._error = error
-        with self._guard:
+        with self._mutex:
             self._done = True
             unwanted = self._abandoned and self._error is None
         if unwanted:
@@ -54,7 +54,7 @@ class ConnectionAttempt:
         try:
             self._thread.join(timeout)
         finally:
-            with self._guard:
+            with self._mutex:
                 self._abandoned = not self._done
         if self._abandoned:
             raise TimeoutError
@@ -91,7 +91,7 @@ class HostLookup:
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._guard = threading.Lock()
+        self._mutex = threading.Lock()
         self._calls: list[Callable[[], object]] | None = []
         self._thread = native.Thread(target=self._run, name="interlock-lookup", daemon=True)
         self._thread.start()
@@ -101,7 +101,7 @@ class HostLookup:
             socket.getaddrinfo(self._host, None)
         except (OSError, UnicodeError):
             pass
-        with self._guard:
+        with self._mutex:
             calls, self._calls = self._calls or [], None
         for call in calls:
             try:
@@ -114,7 +114,7 @@ class HostLookup:
 
     def then(self, call: Callable[[], object]) -> None:
         """Run `call` when the lookup has ended."""
-        with self._guard:
+        with self._mutex:
             if self._calls is not None:
                 self._calls.append(call)
                 return

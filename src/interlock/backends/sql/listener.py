@@ -44,7 +44,7 @@ class Listener:
         self._start()
 
     def _start(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._waiters: Waiters[str, Waiter] = Waiters()
         self._subscribing: dict[Waiter, None] = {}
         self._tokens: dict[str, int] = {}  # by claim: the token of its grant, 0 if it should ask again
@@ -67,21 +67,21 @@ class Listener:
 
     def inside(self) -> bool:
         reader = self.reader
-        return self._guard._is_owned() or (reader is not None and reader.inside())
+        return self._mutex._is_owned() or (reader is not None and reader.inside())
 
     # ---- waiters -----------------------------------------------------------------------
 
     def listen(self, waiter: Waiter) -> None:
-        with self._guard:
+        with self._mutex:
             self._waiters.add(waiter, *waiter.topics)
 
     def forget(self, waiter: Waiter) -> None:
-        with self._guard:
+        with self._mutex:
             self._waiters.remove(waiter, *waiter.topics)
             self._subscribing.pop(waiter, None)
 
     def subscribed(self, waiter: Waiter) -> bool:
-        with self._guard:
+        with self._mutex:
             if self.generation:
                 self._ensure_thread()
                 return True
@@ -123,7 +123,7 @@ class Listener:
         elif message:
             self.wake(message)
         else:
-            with self._guard:
+            with self._mutex:
                 waiters = self._waiters.everyone()
             notify(waiters)
 
@@ -140,14 +140,14 @@ class Listener:
 
     def wake(self, topic: str) -> None:
         if topic in self._waiters.topics:
-            with self._guard:
+            with self._mutex:
                 waiters = self._waiters.of(topic)
             notify(waiters)
 
     # ---- the thread --------------------------------------------------------------------
 
     def _ensure_thread(self) -> None:
-        """Start the thread if it does not run. Called under the guard, which the new thread waits for."""
+        """Start the thread if it does not run. Called under the mutex, which the new thread waits for."""
         if self._thread is None and not self._closed:
             thread = native.Thread(target=self._run, name="interlock-listener", daemon=True)
             try:
@@ -163,15 +163,15 @@ class Listener:
             while self._wanted():
                 self._serve()
         finally:
-            with self._guard:
+            with self._mutex:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
     def _wanted(self) -> bool:
-        with self._guard:
+        with self._mutex:
             self._waiters.abandon(_of_closed_loop)
             if self._closed or not (self._waiters or self._subscribing):
-                self._thread = None  # under the guard: the next waiter starts another
+                self._thread = None  # under the mutex: the next waiter starts another
                 return False
             return True
 
@@ -191,7 +191,7 @@ class Listener:
             return
         reader = self._lendable(subscription)
         try:
-            with self._guard:
+            with self._mutex:
                 if self._closed:
                     return
                 self._subscription, self.bell, self.reader = subscription, subscription.bell, reader
@@ -202,7 +202,7 @@ class Listener:
         except OSError:
             pass  # the connection is lost: waiters ask again
         finally:
-            with self._guard:
+            with self._mutex:
                 self._subscription, self.bell, self.reader, self.generation = None, "", None, 0
                 waiters = self._waiters.everyone()
             (subscription if reader is None else reader).close()
@@ -233,7 +233,7 @@ class Listener:
                 idle_at = now + IDLE
             if self._closed or now >= idle_at:
                 return
-            with self._guard:
+            with self._mutex:
                 self._waiters.abandon(_of_closed_loop)
 
     def _receive(self, subscription: Subscription, reader: SubscriptionReader | None) -> bool:
@@ -246,14 +246,14 @@ class Listener:
         return bool(messages)
 
     def _end_subscribing(self) -> None:
-        with self._guard:
+        with self._mutex:
             waiters = list(self._subscribing)
             self._subscribing.clear()
         notify(waiters)
 
     def reconnect(self) -> None:
         """Another server may have taken over: listen there, and have all waiters ask again."""
-        with self._guard:
+        with self._mutex:
             subscription, reader = self._subscription, self.reader
         self._hang_up(subscription, reader)
 
@@ -268,7 +268,7 @@ class Listener:
             reader.recall()
 
     def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             thread, subscription, reader = self._thread, self._subscription, self.reader
         self._hang_up(subscription, reader)

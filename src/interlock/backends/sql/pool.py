@@ -75,11 +75,11 @@ class LinkPool:
         self._links: WeakSet[Link] = WeakSet()  # including those in use
         self._hurried: deque[ref[_Turn]] = deque()  # releases, mostly: what everybody else waits for
         self._patient: deque[ref[_Turn]] = deque()
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._returned_at = 0.0  # when a link was last given back after an answer
 
     def inside(self) -> bool:
-        return self._guard._is_owned()
+        return self._mutex._is_owned()
 
     def after_fork(self) -> None:
         for link in list(self._links):
@@ -127,7 +127,7 @@ class LinkPool:
         all are in use.
         """
         loop = self._loop()
-        with self._guard:
+        with self._mutex:
             if self._closed:
                 raise ClientClosed(f"{self._place} was closed")
             for at in range(len(self._idle) - 1, -1, -1):
@@ -145,7 +145,7 @@ class LinkPool:
             return link, True
 
     def _drop_foreign(self, loop: Any) -> None:
-        """Close an idle link of another event loop, to make room. Called under the guard."""
+        """Close an idle link of another event loop, to make room. Called under the mutex."""
         for at, idle in enumerate(self._idle):
             if idle.loop is not loop:
                 del self._idle[at]
@@ -213,7 +213,7 @@ class LinkPool:
 
     async def give_back(self, link: Link, sound: bool) -> None:
         now = self._runtime.now()
-        with self._guard:
+        with self._mutex:
             if sound and not self._closed:
                 self._returned_at = now
                 self._idle.append(_Idle(link, self._loop(), now))
@@ -227,7 +227,7 @@ class LinkPool:
     def _close_old(self, now: float) -> None:
         """Close links that nobody has needed for a while, and those of closed event loops.
 
-        Called under the guard.
+        Called under the mutex.
         """
         if self._idle[0].since < now - IDLE:
             self._forget(self._idle.pop(0).link)
@@ -241,7 +241,7 @@ class LinkPool:
             await self.give_back(link, True)
 
     def drain(self) -> None:
-        with self._guard:
+        with self._mutex:
             idle, self._idle = self._idle, []
             for one in idle:
                 self._forget(one.link)

@@ -13,7 +13,7 @@ from interlock._support import native
 from interlock.backends.sql.dialect import Subscription
 from interlock.backends.sql.listener import Listener
 
-_guard = native.guard()
+_mutex = native.mutex()
 _shared: dict[Hashable, tuple[Listener, int]] = {}  # with the number of clients that use it
 
 
@@ -29,13 +29,13 @@ class ListenerShare:
         if key is None:
             self.listener = Listener(connect)
             return
-        with _guard:
+        with _mutex:
             self.listener, users = _shared.get(key) or (Listener(connect), 0)
             _shared[key] = self.listener, users + 1
 
     def leave(self) -> None:
         """End this client's part; the last one to leave closes the listener. May be called twice."""
-        with _guard:
+        with _mutex:
             if self._left:
                 return
             self._left = last = True
@@ -52,8 +52,8 @@ class ListenerShare:
 
 
 def _after_fork() -> None:
-    global _guard
-    _guard = native.guard()  # another thread of the parent may have held it
+    global _mutex
+    _mutex = native.mutex()  # another thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):

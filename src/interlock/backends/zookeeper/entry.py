@@ -126,7 +126,7 @@ class Ledger:
     """The claims of one client, by id; its stores for tasks and for plain threads share it."""
 
     def __init__(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._lines: dict[str, Line] = {}  # by folder
         self.entries: dict[str, Entry] = {}
         self._former: dict[str, None] = {}
@@ -144,7 +144,7 @@ class Ledger:
             self.leave_line(entry, gone=True)
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         # First: nobody is left to be woken, and the locks of the parent's signals may be held for ever.
         self._lines = {}
         self.lose(None)
@@ -153,7 +153,7 @@ class Ledger:
 
     def line_up(self, entry: Entry, view: View | None) -> Line:
         """Have a claim wait behind those of our own that came before it."""
-        with self._guard:
+        with self._mutex:
             line = self._lines.get(entry.folder)
             if line is None:
                 line = self._lines[entry.folder] = Line(entry.claim.capacity)
@@ -166,7 +166,7 @@ class Ledger:
         """It waits no longer: wake the next one of ours. With `gone`, its node does not stand any more."""
         line = self._lines.get(entry.folder)
         if line is not None:
-            with self._guard:
+            with self._mutex:
                 if gone:
                     line.left([entry.node])
                 line.leave(entry.claim.id)
@@ -183,13 +183,13 @@ class Ledger:
 
     def behind_ours(self, entry: Entry, signal: Callable[[], Signal]) -> Signal | None:
         """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
-        with self._guard:
+        with self._mutex:
             line = self._lines.get(entry.folder)
             return None if line is None else line.behind(entry.claim.id, signal)
 
     def first_of_ours(self, entry: Entry) -> Entry | None:
         """The first of our waiters there, if they are many and it is not this one."""
-        with self._guard:
+        with self._mutex:
             line = self._lines.get(entry.folder)
             first = None if line is None else line.first()
             if line is None or len(line) <= SHORT or first is None or first[1] == entry.claim.id:

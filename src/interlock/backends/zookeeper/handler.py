@@ -110,10 +110,10 @@ class Handler:
         return Event()
 
     def lock_object(self) -> Any:
-        return native.guard()
+        return native.mutex()
 
     def rlock_object(self) -> Any:
-        return native.guard()
+        return native.mutex()
 
 
 def _secured(

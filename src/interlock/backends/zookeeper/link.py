@@ -155,7 +155,7 @@ class Session:
         self.ids: dict[str, int] = {}  # claims that may stand in it, with the bytes of their paths
         self.size = 0  # bytes of these paths together
         self.listing: Listing | None = None
-        self._guard = native.guard()
+        self._mutex = native.mutex()
 
     @property
     def timeout(self) -> float:
@@ -163,12 +163,12 @@ class Session:
 
     def enter(self, id: str, size: int) -> None:
         """Note a claim whose path has so many bytes."""
-        with self._guard:
+        with self._mutex:
             self.size += size - self.ids.get(id, 0)
             self.ids[id] = size
 
     def leave(self, id: str) -> None:
-        with self._guard:
+        with self._mutex:
             self.size -= self.ids.pop(id, 0)
 
 
@@ -192,7 +192,7 @@ class Link:
         self._reset()
 
     def _reset(self) -> None:
-        self.guard = native.guard()
+        self.mutex = native.mutex()
         self.session: Session | None = None
         self.trips: deque[float] = deque(maxlen=8)  # seconds that the last requests have taken
         self.folders: dict[str, None] = {}  # that were there a short while ago
@@ -230,7 +230,7 @@ class Link:
         until = self.now() + timeout
         while True:
             signal = runtime.signal()
-            with self.guard:
+            with self.mutex:
                 self._awaiting.add(signal)
             try:
                 self._begin()
@@ -243,19 +243,19 @@ class Link:
                     )
                 self._raise_failure()
             finally:
-                with self.guard:
+                with self.mutex:
                     self._awaiting.discard(signal)
 
     def _begin(self) -> None:
         """Start kazoo, unless it runs already."""
-        with self.guard:
+        with self.mutex:
             if self._client is not None or self._closed:
                 return
             started = self._client = self._new_client()
         try:
             started.start_async()
         except BaseException as error:  # no thread or no socket to be had: the next call tries again
-            with self.guard:
+            with self.mutex:
                 self._client, self._connected = None, False
             if isinstance(error, (RuntimeError, OSError)):
                 with suppress(Exception):
@@ -266,7 +266,7 @@ class Link:
 
     def _raise_failure(self) -> None:
         """Raise what has ended kazoo's loop, once."""
-        with self.guard:
+        with self.mutex:
             failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -355,7 +355,7 @@ class Link:
                 self._thread = None
             with suppress(Exception):
                 made.close()
-            with self.guard:
+            with self.mutex:
                 if self._client is made:
                     self._client, self._connected = None, False
             self._wake()
@@ -365,7 +365,7 @@ class Link:
         self._why_not = f" ({type(error).__name__}: {error}){HUNG_UP if broken else NOT_THERE}"
 
     def _on_connected(self, made: Any, timeout: float, began: float | None) -> None:
-        with self.guard:
+        with self.mutex:
             if self._client is not made:
                 return  # it was given up, and ends
             session = self.session
@@ -389,7 +389,7 @@ class Link:
             for doubt in self.on_doubt:
                 doubt()
         elif state == states.KazooState.LOST:
-            with self.guard:
+            with self.mutex:
                 self._connected = False
                 lost, self.session = self.session, None
                 if made._state == states.KeeperState.AUTH_FAILED:
@@ -400,7 +400,7 @@ class Link:
             self._wake()
 
     def _wake(self) -> None:
-        with self.guard:
+        with self.mutex:
             awaiting = list(self._awaiting)
         for signal in awaiting:
             signal.set()
@@ -511,7 +511,7 @@ class Link:
         answer to its request still arrives.
         """
         bell = Bell(signal)
-        with self.guard:
+        with self.mutex:
             if self._closed:
                 raise Unreached(f"{self.place}: it was closed")
             self._bells[bell] = None
@@ -520,7 +520,7 @@ class Link:
     def forget_watcher(self, watcher: Bell, paths: Collection[str]) -> None:
         """Have kazoo keep no watcher of a wait that is over: many short waits would fill the memory."""
         watcher.over = True
-        with self.guard:
+        with self.mutex:
             self._bells.pop(watcher, None)
         started = self._client
         if started is not None:
@@ -535,12 +535,12 @@ class Link:
         """Whether the caller is in a critical section, or on the connection's own thread, which must not
         wait for itself.
         """
-        return self.guard._is_owned() or self._thread == self._ident()
+        return self.mutex._is_owned() or self._thread == self._ident()
 
     def stop_soon(self) -> None:
         """End the session and its thread, without waiting for either: nobody has the client any more.
 
-        Called by the garbage collector, in the midst of anything: no guard may be taken.
+        Called by the garbage collector, in the midst of anything: no mutex may be taken.
         """
         self._closed = True
         if (started := self._client) is not None:
@@ -550,7 +550,7 @@ class Link:
         """End the session, and with it all its claims; wait a moment for that, and never on the
         connection's thread.
         """
-        with self.guard:
+        with self.mutex:
             started, self._closed, ended = self._client, True, runtime.signal()
             connected = self._connected
             self._awaiting.add(ended)
@@ -566,7 +566,7 @@ class Link:
         if not connection.connection_stopped.is_set() and (sock := connection._socket) is not None:
             with suppress(OSError, ValueError):
                 sock.shutdown(socket.SHUT_RDWR)  # a server that hangs: its loop must not wait for it
-        with self.guard:
+        with self.mutex:
             self._client = None
 
     def after_fork(self) -> None:

@@ -63,7 +63,7 @@ class Looks:
         self.after_fork()
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._under_way: dict[str, Look] = {}
         self._numbers = count(1)
 
@@ -83,7 +83,7 @@ class Looks:
     def _join(self, folder: str, signal: Signal) -> Look:
         """Wait for the next list of a folder, and send it if none is under way."""
         now = self._link.now()
-        with self._guard:
+        with self._mutex:
             before = self._under_way.get(folder)
             if before is not None and now < before.began + OVERDUE:
                 if before.following is None:
@@ -103,7 +103,7 @@ class Looks:
         it.
         """
         look.answer = answer
-        with self._guard:
+        with self._mutex:
             following = look.following
             if self._under_way.get(folder) is look:
                 if following is None:

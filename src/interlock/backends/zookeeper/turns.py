@@ -36,14 +36,14 @@ class Turns:
         self.after_fork()
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._given: dict[str, dict[Turn, None]] = {}
         self._waiting: dict[str, OrderedDict[Turn, None]] = {}
 
     async def take(self, runtime: WaitRuntime, folder: str, timeout: float) -> Turn | None:
         """A turn, which the caller gives back in the end; None if there was none within `timeout` seconds."""
         turn = Turn(runtime.signal(), runtime.now())
-        with self._guard:
+        with self._mutex:
             given = self._given.setdefault(folder, {})
             if len(given) >= AT_ONCE:
                 for lost in [one for one in given if one.since < turn.since - LOST]:
@@ -59,7 +59,7 @@ class Turns:
         except BaseException:
             self.give_back(folder, turn)
             raise
-        with self._guard:
+        with self._mutex:
             if turn in self._given.get(folder, ()):  # it has come this very moment
                 return turn
             self.give_back(folder, turn)
@@ -67,7 +67,7 @@ class Turns:
 
     def give_back(self, folder: str, turn: Turn) -> None:
         """End a turn, or the wait for one; the next in line has it then."""
-        with self._guard:
+        with self._mutex:
             given, waiting = self._given.get(folder, {}), self._waiting.get(folder)
             if waiting is not None:
                 waiting.pop(turn, None)

@@ -20,7 +20,7 @@ from interlock._core.lease import Lease
 
 Residence = tuple[aio.Client, AsyncGenerator[None, None]]
 
-_guard = threading.Lock()
+_mutex = threading.Lock()
 _blocking: WeakKeyDictionary[Any, blocking.Client] = WeakKeyDictionary()
 _asyncio: WeakKeyDictionary[Any, dict[asyncio.AbstractEventLoop, Residence]] = WeakKeyDictionary()
 _timed: WeakSet[Lease] = WeakSet()
@@ -29,7 +29,7 @@ _timed: WeakSet[Lease] = WeakSet()
 def shared(redis: Any) -> Client:
     """The client for this pool, blocking. It connects when first used."""
     pool = getattr(redis, "connection_pool", redis)
-    with _guard:
+    with _mutex:
         client = _blocking.get(pool)
         if client is None:
             client = _blocking[pool] = blocking.connect(redis)
@@ -39,7 +39,7 @@ def shared(redis: Any) -> Client:
 async def shared_async(redis: Any) -> Client:
     """The client for this pool and the running loop."""
     pool, loop = getattr(redis, "connection_pool", redis), asyncio.get_running_loop()
-    with _guard:
+    with _mutex:
         residences = _asyncio.setdefault(pool, {})
         found = residences.get(loop)
         if found is not None and not found[0]._core.closed:
@@ -69,15 +69,15 @@ def outlives_exit(lease: Lease) -> None:
     over.
     """
     client = lease._holding.client
-    with client.guard:
+    with client.mutex:
         client.leases.pop(lease, None)
     _timed.add(lease)
 
 
 def _after_fork() -> None:
     """In a forked child: what no client knows of must be forgotten here."""
-    global _guard
-    _guard = threading.Lock()
+    global _mutex
+    _mutex = threading.Lock()
     for lease in list(_timed):
         lease._forget()
     _timed.clear()

@@ -25,7 +25,7 @@ class Agreement(StoreSuite):
         store = self.store()
         for seed in range(SEEDS):
             chance = random.Random(seed)
-            reference = MemoryStore(Space(self.runtime.now, self.runtime.guard()), self.runtime)
+            reference = MemoryStore(Space(self.runtime.now, self.runtime.mutex()), self.runtime)
             name, claims = f"{self.name}-{seed}", list[Claim]()
             held: set[str] = set()  # those that were told so: only these are renewed as a holder's
             for step in range(STEPS):

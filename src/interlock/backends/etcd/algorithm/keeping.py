@@ -134,7 +134,7 @@ async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool
                 raise
             continue  # another member may know more
         if confirmed:
-            with side.sessions.guard:
+            with side.sessions.mutex:
                 if session.lapsed(side.runtime.now()):
                     break  # too late: nobody who has passed its own deadline is revived
                 session.kept = max(session.kept, asked)

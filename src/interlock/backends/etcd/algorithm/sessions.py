@@ -141,7 +141,7 @@ class Sessions:
 
     def after_fork(self) -> None:
         """The leases and the keys are the parent's: they are neither kept nor revoked nor used here."""
-        self.guard = native.guard()
+        self.mutex = native.mutex()
         self._names = KeyNames(self._keys)
         self._current: dict[int, Session] = {}  # by step of the ladder
         self._by_id: dict[str, OwnClaim] = {}
@@ -169,12 +169,12 @@ class Sessions:
         return self._current.get(LADDER[bisect_left(LADDER, ttl)])
 
     def begin(self, session: Session) -> None:
-        with self.guard:
+        with self.mutex:
             self._current[session.step] = session
 
     def lose(self, session: Session) -> None:
         """The session has ended: report once that all its claims are lost."""
-        with self.guard:
+        with self.mutex:
             if session.over:
                 return
             session.over = True
@@ -200,14 +200,14 @@ class Sessions:
     def claims_of(self, session: Session) -> list[tuple[str, OwnClaim]]:
         """The claims in a session.
 
-        To copy a dict takes a guard: the collector may run meanwhile, and other threads with it.
+        To copy a dict takes a mutex: the collector may run meanwhile, and other threads with it.
         """
-        with self.guard:
+        with self.mutex:
             return list(session.claims.items())
 
     def end(self) -> list[Session]:
         """Take out all sessions, for a client that closes."""
-        with self.guard:
+        with self.mutex:
             sessions, self._current = list(self._current.values()), {}
             for session in sessions:
                 session.over = True
@@ -222,7 +222,7 @@ class Sessions:
 
     def enter(self, session: Session, resource: str, id: str, *, reader: bool = False) -> OwnClaim:
         """Note that a claim is in this session. A claim keeps its key, and a new one is given one."""
-        with self.guard:
+        with self.mutex:
             own = self._by_id.get(id) or self._former.pop(id, None)
             if own is None:
                 own = OwnClaim(session, self._names.take(resource, reader=reader))
@@ -235,7 +235,7 @@ class Sessions:
 
     def move(self, own: OwnClaim, id: str) -> None:
         """Give a claim another key: something is in the way at the one that it has."""
-        with self.guard:
+        with self.mutex:
             self._names.free(own.name, again=False)
             own.name, own.created = self._names.take(own.name.resource, reader=own.name.reader), 0
             self._leave_crowd(own, id)
@@ -245,7 +245,7 @@ class Sessions:
 
         Its key is used `again` only if every request for it was answered.
         """
-        with self.guard:
+        with self.mutex:
             own = self._by_id.pop(id, None)
             if own is not None:
                 own.session.claims.pop(id, None)
@@ -260,7 +260,7 @@ class Sessions:
         """Forget a claim that somebody else has removed: it was looked for after this instant, and is
         gone.
         """
-        with self.guard:
+        with self.mutex:
             own = self._by_id.get(id)
             # A claim that is asked for again may stand by now; one without an answer needs a tombstone in the
             # end.
@@ -287,7 +287,7 @@ class Sessions:
         own = self.own(id)
         if own is not None:
             own.answered, own.created = False, 0  # it may stand there anew
-            with self.guard:
+            with self.mutex:
                 self._leave_crowd(own, id)
         self.unanswered[id] = None
         if len(self.unanswered) > UNANSWERED:
@@ -302,7 +302,7 @@ class Sessions:
         """Wait behind those of our own claims that came before; returns the holder that one of them was
         told of.
         """
-        with self.guard:
+        with self.mutex:
             self.places[id] = place
             crowd = self._crowds.setdefault(own.name.resource, Crowd())
             crowd.join(id, place.created)
@@ -312,7 +312,7 @@ class Sessions:
         """None if no claim of ours is known to be before this one; otherwise what is set when that may
         have changed.
         """
-        with self.guard:
+        with self.mutex:
             crowd = self._crowds.get(resource)
             while crowd is not None and (first := crowd.first()) is not None:
                 own = self._by_id.get(first[1])
@@ -322,7 +322,7 @@ class Sessions:
             return None
 
     def crowd(self, resource: str) -> Crowd[int, bytes]:
-        with self.guard:
+        with self.mutex:
             return self._crowds.get(resource) or Crowd()
 
     def _leave_crowd(self, own: OwnClaim, id: str) -> None:
@@ -339,7 +339,7 @@ class Sessions:
 
         False: another did, or should have by now.
         """
-        with self.guard:
+        with self.mutex:
             waiting = self._flights.get(what)
             if waiting is None:
                 self._flights[what] = []
@@ -351,7 +351,7 @@ class Sessions:
         return False
 
     def landed(self, what: object) -> None:
-        with self.guard:
+        with self.mutex:
             waiting = self._flights.pop(what, [])
         for signal in waiting:
             signal.set()

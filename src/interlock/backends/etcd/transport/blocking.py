@@ -61,12 +61,12 @@ class Role:
     """Something that one thread at a time does."""
 
     def __init__(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._ticket: weakref.ref[Ticket] | None = None
 
     def take(self) -> Ticket | None:
         """The ticket, or None if another thread has it."""
-        with self._guard:
+        with self._mutex:
             if self._ticket is not None and self._ticket() is not None:
                 return None
             ticket = Ticket()
@@ -74,7 +74,7 @@ class Role:
             return ticket
 
     def give_back(self, ticket: Ticket) -> None:
-        with self._guard:
+        with self._mutex:
             if self._ticket is not None and self._ticket() is ticket:
                 self._ticket = None
 
@@ -195,7 +195,7 @@ class BlockingLine(Line):
     ) -> None:
         super().__init__(endpoint, credentials, tls=tls)
         self._sock = sock
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._reading = Role()
         self._waiting: dict[Gate, None] = {}
         self._unsent = b""
@@ -206,7 +206,7 @@ class BlockingLine(Line):
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """A few lines that change the line's state. If they are interrupted, nobody can trust it any more."""
-        with self._guard:
+        with self._mutex:
             try:
                 yield
             except BaseException as error:
@@ -246,7 +246,7 @@ class BlockingLine(Line):
         try:
             if now - self.heard > FRESH:
                 self._look()
-            with self._guard:
+            with self._mutex:
                 try:
                     if self.ended or self._core.draining:
                         self._check_usable()
@@ -450,7 +450,7 @@ class BlockingLine(Line):
         if not sock.readable(limit):
             return
         if type(sock) is SharedSocket:
-            with self._guard:
+            with self._mutex:
                 try:
                     self._hand_out(sock.receive(limit))
                 except BaseException as error:
@@ -482,12 +482,12 @@ class BlockingLine(Line):
         try:
             yield
         except BaseException as error:
-            with self._guard:
+            with self._mutex:
                 self._break(str(error) or type(error).__name__)
             raise
 
     def end(self, why: str) -> None:
-        with self._guard:
+        with self._mutex:
             self._break(why)
         self._close_if_over()
 
@@ -526,9 +526,9 @@ class BlockingTransport(ClusterTransport):
 
     def inside(self) -> bool:
         for line in list(self._lines.values()):
-            if line._guard._is_owned():
+            if line._mutex._is_owned():
                 return True
-        return self._connecting._guard._is_owned()
+        return self._connecting._mutex._is_owned()
 
     def _thread(self) -> int:
         if self.hurried or not native.green("socket"):

@@ -19,7 +19,7 @@ class Credentials:
         self.user = user
         self.password = password
         self._token = b""
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._busy_until = 0.0  # by then the caller who logs in has done so, or is gone without a word
         self.metadata = b""  # the header with the token, as it is sent with every call
         self.number = 0  # counts the tokens
@@ -41,7 +41,7 @@ class Credentials:
 
     def take_lead(self, now: float, seconds: float) -> bool:
         """True: the caller logs in now and calls `landed` in the end. False: another one does."""
-        with self._guard:
+        with self._mutex:
             if now < self._busy_until:
                 return False
             self._busy_until = now + seconds

@@ -70,7 +70,7 @@ class ClusterRouter:
         self._make = make
         self._runtime = runtime
         self._handshake = handshake
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._transports: dict[HostPort, Transport] = {}
         self._troubles: dict[HostPort, float] = {}  # when nodes last failed to answer
         self._pruned: object = None  # the map for which transports of departed nodes were closed
@@ -323,7 +323,7 @@ class ClusterRouter:
     # ---- transports -------------------------------------------------------------------
 
     def _opened(self, node: HostPort) -> Transport:
-        with self._guard:
+        with self._mutex:
             if self._closed:
                 raise ClientClosed("this client was closed")
             transport = self._transports.get(node)
@@ -332,7 +332,7 @@ class ClusterRouter:
             return transport
 
     async def _prune(self, known: set[HostPort]) -> None:
-        with self._guard:
+        with self._mutex:
             gone = [self._transports.pop(node) for node in list(self._transports) if node not in known]
         for transport in gone:
             await transport.close()
@@ -343,17 +343,17 @@ class ClusterRouter:
         await (self._opened(route.node) if transport is None else transport).warm(route, timeout)
 
     def inside(self) -> bool:
-        owned = self._guard._is_owned() or self.topology.inside()
+        owned = self._mutex._is_owned() or self.topology.inside()
         return owned or any(transport.inside() for transport in list(self._transports.values()))
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self.topology.after_fork()
         for transport in self._transports.values():
             transport.after_fork()
 
     async def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             transports = list(self._transports.values())
         for transport in transports:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any, Protocol
 
-from interlock._core.runtime import Guard, Signal
+from interlock._core.runtime import Mutex, Signal
 from interlock._support import native
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to
 from interlock.backends.redis.cluster.topology import Topology
@@ -23,7 +23,7 @@ class SubscriptionOwner(Protocol):
     """What a subscription reports to; implemented in `sharded_pubsub`."""
 
     @property
-    def guard(self) -> Guard: ...
+    def mutex(self) -> Mutex: ...
     @property
     def closed(self) -> bool: ...
     def deliver(self, message: bytes) -> None: ...
@@ -52,7 +52,7 @@ class ShardSubscription:
         self._thread.start()
 
     def subscribe(self, channel: bytes) -> None:
-        """Subscribe to a channel, now or once there is a connection. Needs the guard."""
+        """Subscribe to a channel, now or once there is a connection. Needs the mutex."""
         if channel not in self.channels:
             self.channels.add(channel)
             if self._connection is not None and channel not in self._leaving:
@@ -95,7 +95,7 @@ class ShardSubscription:
 
     def _drop(self, channels: Collection[bytes], last: bool = False) -> None:
         """Have all waiters on these channels ask again; `last` ends this subscription."""
-        with self._owner.guard:
+        with self._owner.mutex:
             signals = self._owner.dropped(self, channels)
             if last:
                 self._connection = None
@@ -104,7 +104,7 @@ class ShardSubscription:
             signal.set()
 
     def _start(self, connection: BlockingConnection) -> bool:
-        with self._owner.guard:
+        with self._owner.mutex:
             if self._owner.closed:
                 return False
             self._connection = connection
@@ -124,7 +124,7 @@ class ShardSubscription:
                 if not self._sweep(now):
                     return
             if heartbeat.ping_due(bool(replies), now):
-                with self._owner.guard:
+                with self._owner.mutex:
                     self._send(command(b"PING"))
 
     def _on_reply(self, reply: Any) -> None:
@@ -141,7 +141,7 @@ class ShardSubscription:
 
     def _unsubscribed(self, channel: bytes) -> None:
         """The server ended a subscription to a channel, at our request or because its slot has moved."""
-        with self._owner.guard:
+        with self._owner.mutex:
             ours = channel in self._leaving
             self._leaving.discard(channel)
             if ours and channel in self.channels:  # a waiter came meanwhile
@@ -159,7 +159,7 @@ class ShardSubscription:
         self._moved({channel for channel in list(self.channels) if slot(channel) == number})
 
     def _moved(self, channels: set[bytes]) -> None:
-        with self._owner.guard:
+        with self._owner.mutex:
             self.channels -= channels
             self._leaving -= channels
             signals = self._owner.dropped(self, channels)
@@ -168,7 +168,7 @@ class ShardSubscription:
 
     def _sweep(self, now: float) -> bool:
         """Give up channels that nobody needs; False if none is left."""
-        with self._owner.guard:
+        with self._owner.mutex:
             idle = self._owner.unneeded(self, now)
             self.channels.difference_update(idle)
             if not self.channels:
@@ -180,7 +180,7 @@ class ShardSubscription:
             return True
 
     def _send(self, request: bytes) -> None:
-        """Send a request. Needs the guard."""
+        """Send a request. Needs the mutex."""
         assert self._connection is not None
         try:
             self._connection.send(request)

@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Collection
 
-from interlock._core.runtime import Guard, Signal
+from interlock._core.runtime import Mutex, Signal
 from interlock.backends.kit.reader import SubscriptionReader
 from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
@@ -84,7 +84,7 @@ class ShardedListener(GrantWaiters):
         return self._topology.node_of(slot(self._keys.holder(resource)))
 
     def _keep(self, resource: str) -> None:
-        with self._guard:
+        with self._mutex:
             if self.plain:
                 return  # decided meanwhile: another claim on it may use the plain channel
             if len(self._channels) >= REMEMBERED_NAMES:
@@ -103,11 +103,11 @@ class ShardedListener(GrantWaiters):
             self._able.add(self._node_of(resource))
             self._keep(resource)
         else:
-            with self._guard:
+            with self._mutex:
                 self.plain = True
 
     def inside(self) -> bool:
-        return self._guard._is_owned() or self.registers.inside()
+        return self._mutex._is_owned() or self.registers.inside()
 
     # ---- channels -----------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class ShardedListener(GrantWaiters):
         """
         if channel == self.registers.channel:
             return self.registers.subscribed(channel, signal)
-        with self._guard:
+        with self._mutex:
             self._used[channel] = time.monotonic()
             if channel in self._generations:
                 return True
@@ -174,11 +174,11 @@ class ShardedListener(GrantWaiters):
     # ---- called by subscriptions ---------------------------------------------------------------
 
     @property
-    def guard(self) -> Guard:
+    def mutex(self) -> Mutex:
         """Held while channels of a subscription change and while it sends, so that both happen in the same
         order.
         """
-        return self._guard
+        return self._mutex
 
     @property
     def closed(self) -> bool:
@@ -189,7 +189,7 @@ class ShardedListener(GrantWaiters):
 
     def confirmed(self, subscription: ShardSubscription, channel: bytes) -> None:
         """The server confirmed a channel: those who asked before must ask again."""
-        with self._guard:
+        with self._mutex:
             if channel not in subscription.channels:
                 return
             self._count += 1
@@ -202,7 +202,7 @@ class ShardedListener(GrantWaiters):
     def dropped(self, subscription: ShardSubscription, channels: Collection[bytes]) -> list[Signal]:
         """Note that a subscription lost channels. Returns the waiters that must ask again.
 
-        Needs the guard.
+        Needs the mutex.
         """
         self._forget(subscription, channels)
         signals = self._end_subscribing(channels)
@@ -223,7 +223,7 @@ class ShardedListener(GrantWaiters):
         return [(topic[len(mark) :].decode(), list(waiters)) for topic, waiters in found]
 
     def unneeded(self, subscription: ShardSubscription, now: float) -> list[bytes]:
-        """Give up and return the channels on which nobody has waited for long. Needs the guard."""
+        """Give up and return the channels on which nobody has waited for long. Needs the mutex."""
         self._drop_abandoned()
         needed = {self.subscription_of(resource)[0] for resource, _ in self._waiting()}
         idle = [c for c in subscription.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
@@ -233,7 +233,7 @@ class ShardedListener(GrantWaiters):
         return idle
 
     def ended(self, subscription: ShardSubscription) -> None:
-        """Forget a subscription; the next waiter starts another. Needs the guard."""
+        """Forget a subscription; the next waiter starts another. Needs the mutex."""
         if self._subscriptions.get(subscription.node) is subscription:
             del self._subscriptions[subscription.node]
 
@@ -244,7 +244,7 @@ class ShardedListener(GrantWaiters):
         again.
         """
         self.registers.resubscribe()
-        with self._guard:
+        with self._mutex:
             gone = [
                 subscription
                 for subscription in self._subscriptions.values()
@@ -257,7 +257,7 @@ class ShardedListener(GrantWaiters):
             subscription.abandon()
 
     def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             waiting = self._registry.close()
             subscriptions = list(self._subscriptions.values())

@@ -61,12 +61,12 @@ class Topology:
         return f"<{type(self).__name__} {self.place}>"
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._asking = False
         self._waiting: list[Signal] = []
 
     def inside(self) -> bool:
-        return self._guard._is_owned()
+        return self._mutex._is_owned()
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Topology:
@@ -83,7 +83,7 @@ class Topology:
         """Note that a node did not answer or named another for a slot: the map is refreshed before it is
         used again.
         """
-        with self._guard:
+        with self._mutex:
             self.suspects[node] = hint
             if node in self._nodes and hint is None:
                 self._nodes.remove(node)
@@ -95,7 +95,7 @@ class Topology:
         """Ask the nodes for the map, once for all concurrent callers; `StoreUnavailable` if no node
         answers.
         """
-        with self._guard:
+        with self._mutex:
             if self.map is not None and node is not None and node not in self.suspects:
                 return  # another caller has refreshed it by now
             first, self._asking, signal = not self._asking, True, runtime.signal()
@@ -107,7 +107,7 @@ class Topology:
         try:
             await self._ask_around(handshake, node, timeout)
         finally:
-            with self._guard:
+            with self._mutex:
                 self._asking = False
                 waiting, self._waiting = self._waiting, []
             for signal in waiting:
@@ -157,7 +157,7 @@ class Topology:
     def _adopt(self, found: SlotMap) -> bool:
         """Adopt a map, unless a later one is known. Returns whether it was adopted."""
         now = time.monotonic()
-        with self._guard:
+        with self._mutex:
             old = self.map
             if not found.masters:
                 return False  # a node that was never joined to the others
@@ -202,7 +202,7 @@ class Topology:
 
         Another replication id means that it has another memory than before.
         """
-        with self._guard:
+        with self._mutex:
             changed = self._memories.get(node, memory) != memory
             self._memories[node] = memory
         if changed:

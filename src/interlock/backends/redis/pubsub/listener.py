@@ -55,15 +55,15 @@ class Listener(GrantWaiters):
 
     def _set_reader(self, reader: SubscriptionReader | None) -> None:
         self._reader: SubscriptionReader | None = reader
-        # Every release asks: without a reader it is the guard's own method.
+        # Every release asks: without a reader it is the mutex's own method.
         self.inside: Callable[[], bool] = (
-            self._guard._is_owned if reader is None else self._inside_with_reader
+            self._mutex._is_owned if reader is None else self._inside_with_reader
         )
         """Whether the calling thread is in the middle of a change here, or of delivering a message."""
 
     def _inside_with_reader(self) -> bool:
         reader = self._reader
-        return self._guard._is_owned() or (reader is not None and reader.inside())
+        return self._mutex._is_owned() or (reader is not None and reader.inside())
 
     @property
     def registers(self) -> Listener:
@@ -83,7 +83,7 @@ class Listener(GrantWaiters):
         self.only = (self.channel, number)
 
     def enlist(self, signal: Signal, *topics: bytes) -> bool:
-        with self._guard:
+        with self._mutex:
             self._registry.add(signal, *topics)
             if self._thread is None:
                 self._ensure_thread()
@@ -94,7 +94,7 @@ class Listener(GrantWaiters):
 
         If not, the signal is set once it is, and nothing is missed after that.
         """
-        with self._guard:
+        with self._mutex:
             if channel in self._subscribed:
                 return True
             self._subscribing[signal] = channel
@@ -110,7 +110,7 @@ class Listener(GrantWaiters):
     # ---- the thread -------------------------------------------------------------------
 
     def _ensure_thread(self) -> bool:
-        """Start the thread if it does not run; it then waits for the guard.
+        """Start the thread if it does not run; it then waits for the mutex.
 
         False if the system cannot start one.
         """
@@ -128,15 +128,15 @@ class Listener(GrantWaiters):
             while self._wanted():
                 self._serve()
         finally:
-            with self._guard:
+            with self._mutex:
                 if self._thread is threading.current_thread():
                     self._thread = None
 
     def _wanted(self) -> bool:
-        with self._guard:
+        with self._mutex:
             self._drop_abandoned()
             if self._closed or not (self._waiters or self._subscribing):
-                self._thread = None  # under the guard: the next waiter starts another
+                self._thread = None  # under the mutex: the next waiter starts another
                 return False
             return True
 
@@ -150,12 +150,12 @@ class Listener(GrantWaiters):
             time.sleep(AGAIN)
             return
         try:
-            with self._guard:
+            with self._mutex:
                 if self._closed:
                     return
                 self._connection = connection
                 self._set_reader(self._lendable(connection))
-                # Sending must not block: it happens under the guard, which all waiters need.
+                # Sending must not block: it happens under the mutex, which all waiters need.
                 connection.share()
                 self._send(connection, command(b"SUBSCRIBE", self.channel, *self._channels()))
             self._receive_all(connection)
@@ -166,7 +166,7 @@ class Listener(GrantWaiters):
             self._give_up_subscribing()
             time.sleep(AGAIN)
         finally:
-            with self._guard:
+            with self._mutex:
                 self._connection = self.reader = None
                 reader = self._reader
                 self._set_reader(None)
@@ -195,7 +195,7 @@ class Listener(GrantWaiters):
             if self._closed or now >= idle_at:
                 return
             if heartbeat.ping_due(heard, now):
-                with self._guard:
+                with self._mutex:
                     self._drop_abandoned()
                     self._send(connection, command(b"PING") + self._unneeded())
 
@@ -220,7 +220,7 @@ class Listener(GrantWaiters):
             else:
                 self._wake(channel)
         elif kind == b"subscribe":
-            with self._guard:
+            with self._mutex:
                 self._subscribed.add(channel)
                 if channel == self.channel:
                     self._generations += 1
@@ -229,12 +229,12 @@ class Listener(GrantWaiters):
                 arrived = self._end_subscribing((channel,))
             notify(arrived)
         elif kind == b"unsubscribe":
-            with self._guard:
+            with self._mutex:
                 self._subscribed.discard(channel)
 
     def _give_up_subscribing(self) -> None:
         """Wake all who wait for a subscription: there is none for now, so they ask the store themselves."""
-        with self._guard:
+        with self._mutex:
             signals = list(self._subscribing)
             self._subscribing.clear()
         notify(signals)
@@ -261,12 +261,12 @@ class Listener(GrantWaiters):
 
     def resubscribe(self) -> None:
         """The master has changed: subscribe at the new one, and have all waiters ask again."""
-        with self._guard:
+        with self._mutex:
             connection, reader = self._connection, self._reader
         self._hang_up(connection, reader)
 
     def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             waiting = self._registry.close()
             thread, connection, reader = self._thread, self._connection, self._reader

@@ -41,7 +41,7 @@ class GrantWaiters:
 
     def after_fork(self) -> None:
         """Start afresh in a forked child, where nobody waits yet."""
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._registry: Waiters[bytes, Signal] = Waiters()
         self._waiters = self._registry.topics
         self._early: dict[bytes, int] = {}
@@ -58,7 +58,7 @@ class GrantWaiters:
     # ---- waiters ---------------------------------------------------------------
 
     def listen(self, signal: Signal, *topics: bytes) -> None:
-        with self._guard:
+        with self._mutex:
             self._registry.add(signal, *topics)
             self._ensure_thread()
 
@@ -72,19 +72,19 @@ class GrantWaiters:
     def _ensure_thread(self) -> bool:
         """Start the thread that receives messages, if there is one.
 
-        Called under the guard; False if it cannot be started.
+        Called under the mutex; False if it cannot be started.
         """
         return True
 
     def forget(self, signal: Signal, *topics: bytes) -> None:
-        with self._guard:
+        with self._mutex:
             self._registry.remove(signal, *topics)
             self._subscribing.pop(signal, None)
 
     def _drop_abandoned(self) -> None:
         """Drop waiters whose loop was closed while they waited, so that no subscription is kept for them.
 
-        Needs the guard.
+        Needs the mutex.
         """
         self._registry.abandon(_abandoned_by_loop)
         for signal in [signal for signal in self._subscribing if _abandoned_by_loop(signal)]:
@@ -130,19 +130,19 @@ class GrantWaiters:
             for old in list(self._early)[: KEPT // 2]:
                 self._early.pop(old, None)
         self._early[id] = token  # before the signal: a waiter that wakes must find it
-        with self._guard:
+        with self._mutex:
             signals = list(self._waiters.get(id, ()))
         for signal in signals:
             signal.set()
 
     def _wake(self, topic: bytes) -> None:
-        with self._guard:
+        with self._mutex:
             signals = list(self._waiters.get(topic, ()))
         for signal in signals:
             signal.set()
 
     def _end_subscribing(self, channels: Collection[bytes]) -> list[Signal]:
-        """Remove and return the waiters for a subscription to one of these channels. Needs the guard."""
+        """Remove and return the waiters for a subscription to one of these channels. Needs the mutex."""
         found = [signal for signal, wanted in self._subscribing.items() if wanted in channels]
         for signal in found:
             del self._subscribing[signal]

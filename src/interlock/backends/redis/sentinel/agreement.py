@@ -44,13 +44,13 @@ class Agreement:
         self.after_fork()
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._asking = False
         self._asked = float("-inf")
         self._waiting: list[Signal] = []
 
     def inside(self) -> bool:
-        return self._guard._is_owned()
+        return self._mutex._is_owned()
 
     def fresh(self, ttl: float) -> bool:
         """Whether a majority has agreed so lately that it need not be asked for a lease of this ttl."""
@@ -76,7 +76,7 @@ class Agreement:
         """Have the sentinels asked in the background, and then set the signal; False if they were asked
         just now.
         """
-        with self._guard:
+        with self._mutex:
             first = not self._asking
             if first and now() - self._asked < NOT_BEFORE:
                 return False
@@ -93,7 +93,7 @@ class Agreement:
         except InterlockError:
             pass  # there is no agreement then, and that is all that counts
         finally:
-            with self._guard:
+            with self._mutex:
                 self._asking = False
                 waiting, self._waiting = self._waiting, []
             for signal in waiting:

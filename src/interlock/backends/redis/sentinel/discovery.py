@@ -85,11 +85,11 @@ class Sentinels:
         return f"<{type(self).__name__} of {self.place}>"
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self.agreement.after_fork()
 
     def inside(self) -> bool:
-        return self._guard._is_owned() or self.agreement.inside()
+        return self._mutex._is_owned() or self.agreement.inside()
 
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Sentinels:
@@ -144,7 +144,7 @@ class Sentinels:
 
     def _met(self, master: ReportedMaster, replication: str, agreed: float) -> None:
         """Remember the master we are connected to. Another replication id means another memory."""
-        with self._guard:
+        with self._mutex:
             self._known, self._known_at = master.replicas, time.monotonic()
             identity = replication or f"{master.host}:{master.port}"
             changed = self._identity not in ("", identity)
@@ -181,7 +181,7 @@ class Sentinels:
         """
         master, asked = self._master, clock.now()
         views = await self._views(BlockingHandshake(), time.monotonic() + self.connect_timeout)
-        with self._guard:
+        with self._mutex:
             if master is None or self._master != master:
                 return  # we have gone to another meanwhile
             self.agreed = max(self.agreed, self._agreed_at(views, master, asked))
@@ -215,7 +215,7 @@ class Sentinels:
             raise StoreUnavailable(
                 f"{self.place}: no sentinel names it ({said or 'there was no time to ask'})"
             )
-        with self._guard:
+        with self._mutex:
             self._counted = counted(found, self._counted)
         return found
 
@@ -243,7 +243,7 @@ class Sentinels:
 
     def _check_epoch(self, master: ReportedMaster) -> None:
         now = time.monotonic()
-        with self._guard:
+        with self._mutex:
             if master.epoch < self._epoch and now - self._epoch_seen < BEHIND:
                 raise StoreUnavailable(
                     f"{self.place}: the sentinels that answer have not heard of its last failover; try again"
@@ -251,7 +251,7 @@ class Sentinels:
             self._epoch, self._epoch_seen = master.epoch, now
 
     def _last(self, sentinel: Address) -> None:
-        with self._guard:
+        with self._mutex:
             self._sentinels.remove(sentinel)
             self._sentinels.append(sentinel)
 

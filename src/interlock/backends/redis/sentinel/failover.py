@@ -45,7 +45,7 @@ class FailoverTransport:
         # Whether a transport has several connections: if one fails, the others are suspect.
         self._several = several
         self._closed = False
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._now = (make(), route.changes)  # the transport, and the count of changes when it was made
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
@@ -91,7 +91,7 @@ class FailoverTransport:
 
     async def _replace(self, old: Transport) -> None:
         """Replace the transport, once for all callers that come with the same old one."""
-        with self._guard:
+        with self._mutex:
             if self._now[0] is not old or self._closed:
                 return
             # Read the count first: the new transport may cause the next change when it connects.
@@ -103,15 +103,15 @@ class FailoverTransport:
         await self._now[0].warm(route, timeout)
 
     def inside(self) -> bool:
-        return self._guard._is_owned() or self._now[0].inside() or self._route.inside()
+        return self._mutex._is_owned() or self._now[0].inside() or self._route.inside()
 
     def after_fork(self) -> None:
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._route.after_fork()
         self._now[0].after_fork()
 
     async def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             transport = self._now[0]
         await transport.close()

@@ -274,8 +274,8 @@ class Pool:
         self._connections: WeakSet[BlockingConnection] = WeakSet()  # including those in use
         self._waiting: deque[_Waiter] = deque()
         self._companion: _Companion | None = None
-        self._guard = native.guard()
-        self.inside: Callable[[], bool] = self._guard._is_owned  # itself: every release asks
+        self._mutex = native.mutex()
+        self.inside: Callable[[], bool] = self._mutex._is_owned  # itself: every release asks
         """Whether the calling thread is in the middle of a change here."""
 
     async def ask(self, request: bytes, timeout: float, replies: int = 1, again: bool = True) -> Any:
@@ -347,7 +347,7 @@ class Pool:
         If one must be made, there are `connecting` seconds for that, or the time until `until`.
         """
         while True:
-            with self._guard:
+            with self._mutex:
                 if self._closed:
                     raise ClientClosed("this client was closed")
                 if self._idle:
@@ -407,7 +407,7 @@ class Pool:
 
     def _accompanied(self, timeout: float) -> _Companion | None:
         """The keeper's connection while it is being made; None once it is there."""
-        with self._guard:
+        with self._mutex:
             companion, keeper_connection = self._companion, self._keeper_connection
             if (
                 keeper_connection is None

@@ -65,8 +65,8 @@ class BlockingQuorumTransport:
         self._threads: set[int] = set()  # those at whose end their sets are closed
         self._waiting: deque[Handoff] = deque()  # the threads that wait for a set, in order
         # Not a threading.Condition: an interrupt inside its methods may leave its lock held for ever.
-        self._guard = native.guard()
-        self.inside: Callable[[], bool] = self._guard._is_owned  # itself: every release asks
+        self._mutex = native.mutex()
+        self.inside: Callable[[], bool] = self._mutex._is_owned  # itself: every release asks
         self.attempts.after_fork()
 
     def prepare(self) -> None:
@@ -170,7 +170,7 @@ class BlockingQuorumTransport:
                     return self._idle.pop()
                 except IndexError:
                     pass
-                with self._guard:
+                with self._mutex:
                     if len(self._sets) < MAX_SETS:
                         connections = ConnectionSet(self, next(self._numbers))
                         self._sets.add(connections)
@@ -209,7 +209,7 @@ class BlockingQuorumTransport:
 
     def _hand_over(self, connections: ConnectionSet) -> None:
         """Hand a set to the thread that has waited longest."""
-        with self._guard:
+        with self._mutex:
             if self._waiting:
                 self._waiting.popleft().put(connections)
             else:
@@ -217,7 +217,7 @@ class BlockingQuorumTransport:
 
     def _stop_waiting(self, handoff: Handoff) -> None:
         """Wait no longer; a set that was handed to us meanwhile goes to the next thread."""
-        with self._guard:
+        with self._mutex:
             try:
                 self._waiting.remove(handoff)
             except ValueError:

@@ -57,7 +57,7 @@ class Doorbell:
         self._socket: socket.socket | None = None
         self._sender: socket.socket | None = None
         self._directory = ""
-        self._guard = native.guard()  # a finalizer may ring from within
+        self._mutex = native.mutex()  # a finalizer may ring from within
 
     def hang(self) -> str:
         """Make the socket if there is none yet; its address."""
@@ -98,7 +98,7 @@ class Doorbell:
             pass  # also if no descriptor is free: the waiter polls
 
     def _sending(self) -> socket.socket:
-        with self._guard:
+        with self._mutex:
             if self._sender is None:
                 sender = _new_socket()
                 sender.setblocking(False)  # a stopped process must not block those that ring it

@@ -75,7 +75,7 @@ class Notifier:
         self.doorbell = Doorbell()
         # A connection of its own: `data_version` tells for each connection whether *others* have written.
         self._database = database
-        self._guard = native.guard()  # a finalizer may call us from within
+        self._mutex = native.mutex()  # a finalizer may call us from within
         self._waiters: WeakWaiters[str, Waiter] = WeakWaiters()
         self._thread: threading.Thread | None = None  # None: at most one waits, and its thread reads
         self._reading = CriticalSection()  # of a waiter that reads: what it polls must not be closed
@@ -91,7 +91,7 @@ class Notifier:
 
     def listen(self, waiter: Waiter) -> None:
         """Raises `StoreUnavailable` if no thread can be started to receive rings: the next try may work."""
-        with self._guard:
+        with self._mutex:
             # Without a thread at most one waits: see `_thread`.
             others = [] if self._thread is not None else self._waiters.everyone()
             self._waiters.add(waiter, *waiter.topics)
@@ -132,7 +132,7 @@ class Notifier:
                 self._thread = None  # one that did not start must not be taken for one that runs
 
     def forget(self, waiter: Waiter) -> None:
-        with self._guard:
+        with self._mutex:
             self._waiters.remove(waiter, *waiter.topics)
 
     def subscribed(self, waiter: Waiter) -> bool:
@@ -144,7 +144,7 @@ class Notifier:
 
     def _listening(self) -> list[Waiter]:
         """Everybody who waits."""
-        with self._guard:
+        with self._mutex:
             return self._waiters.everyone()
 
     @property
@@ -156,7 +156,7 @@ class Notifier:
         descriptor for one.
         """
         if not self.doorbell.address:
-            with self._guard, suppress(OSError):
+            with self._mutex, suppress(OSError):
                 self.doorbell.hang()
         return self.doorbell.address
 
@@ -172,13 +172,13 @@ class Notifier:
 
     def _wake(self, topics: list[str]) -> bool:
         """Whether anybody here was meant."""
-        with self._guard:
+        with self._mutex:
             waiters = [waiter for topic in topics for waiter in self._waiters.of(topic)]
         notify(waiters)
         return bool(waiters)
 
     def close(self) -> None:
-        with self._guard:
+        with self._mutex:
             self._closed = True
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -214,7 +214,7 @@ class Notifier:
 
     def after_fork(self) -> None:
         """In a forked child: nobody of ours waits yet, and no thread runs."""
-        self._guard = native.guard()
+        self._mutex = native.mutex()
         self._waiters = WeakWaiters()
         self._thread = None
         self._reading = CriticalSection()
@@ -241,7 +241,7 @@ class Notifier:
                             return 0.0
             except RuntimeError as error:
                 unmask(error, missed)
-        with self._guard:
+        with self._mutex:
             if self._thread is None and not self._closed:
                 self._start()
         return max(0.0, until - time.monotonic())
@@ -274,7 +274,7 @@ class Notifier:
         while True:
             self._receive(min(self._poll_at, self._check_at) - time.monotonic(), self.doorbell)
             now = time.monotonic()
-            with self._guard:
+            with self._mutex:
                 if self._needed():
                     idle_at = now + IDLE
                 if self._closed or (now >= idle_at and not self._waiters):

@@ -167,7 +167,7 @@ class OpenFiles:
 
     def __init__(self, path: str, kind: str) -> None:
         self.path = path
-        self.opening = native.guard()  # held while a connection is opened or closed
+        self.opening = native.mutex()  # held while a connection is opened or closed
         self._present = kind not in NETWORK
         self.sections: dict[int, CriticalSection] = {}  # in which the connections of this process are used
         self._users: dict[int, weakref.ref[User]] = {}
@@ -279,15 +279,15 @@ class OpenFiles:
         in the end.
         """
         self._connections.discard(key)
-        guard: Any = self.opening
-        if not guard._is_owned() and guard.acquire(False):
+        mutex: Any = self.opening
+        if not mutex._is_owned() and mutex.acquire(False):
             try:
                 if not self._connections:
                     self._close_directory()
                     if not stands:
                         self._liveness.end(self)
             finally:
-                guard.release()
+                mutex.release()
 
     def _close_directory(self) -> None:
         directory, self._directory = self._directory, -1
@@ -306,13 +306,13 @@ def _open_directory(path: str) -> int:
         return -1
 
 
-_guard = native.guard()
+_mutex = native.mutex()
 _known: weakref.WeakValueDictionary[str, OpenFiles] = weakref.WeakValueDictionary()
 
 
 def inodes(path: str, kind: str) -> OpenFiles:
     """What this process has open under a path, which is free of symbolic links."""
-    with _guard:
+    with _mutex:
         found = _known.get(path)
         if found is None:
             found = _known[path] = OpenFiles(path, kind)
@@ -320,10 +320,10 @@ def inodes(path: str, kind: str) -> OpenFiles:
 
 
 def after_fork() -> None:
-    global _guard
-    _guard = native.guard()
+    global _mutex
+    _mutex = native.mutex()
     for known in list(_known.values()):
-        known.opening = native.guard()
+        known.opening = native.mutex()
         known._connections.clear()  # none is ours: see `Database`
 
 

@@ -36,7 +36,7 @@ Inode: TypeAlias = tuple[int, int]
 COMMANDS = "-run"  # what the name of the file ends in whose bytes are locked for commands
 LOWEST, HIGHEST = 2**40, 2**62  # beyond every byte of the file, and beyond those that SQLite locks
 
-_guard = native.guard()
+_mutex = native.mutex()
 _livenesses: dict[Inode, Liveness] = {}
 
 
@@ -101,7 +101,7 @@ class Liveness:
 
         Only to be called while the holder has no connection to the file; with the last holder the life ends.
         """
-        with _guard:
+        with _mutex:
             self._holders.discard(holder)
             # Only ourselves: after the end there may be another of the same file, which is in use.
             if not self._holders and _livenesses.get(self.inode) is self:
@@ -122,7 +122,7 @@ def present(path: str, holder: object) -> Liveness:
     """
     if not AVAILABLE:
         return Liveness(inode(path))
-    with _guard:
+    with _mutex:
         found = _livenesses.get(inode(path))
         if found is None:
             # For writing: on a layered filesystem (overlayfs) a file opened only for reading may be another
@@ -157,8 +157,8 @@ def inode(path: str) -> Inode:
 
 def after_fork() -> None:
     """In a forked child: the life is the parent's; only our copy of its descriptor is closed."""
-    global _guard
-    _guard = native.guard()
+    global _mutex
+    _mutex = native.mutex()
     for liveness in _livenesses.values():
         liveness._close()
     _livenesses.clear()
