@@ -42,7 +42,7 @@ from interlock.backends.etcd.wire.messages import (
 
 @cache
 def _cluster() -> Any:
-    from tests.etcd.cluster import steady
+    from interlock.testing.servers.etcd import steady
 
     return steady()
 

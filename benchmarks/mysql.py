@@ -22,8 +22,8 @@ from benchmarks.question import Case, Measure, Question, when
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.model import Claim, Granted
+from interlock.testing.servers.mysql import running
 from interlock.urls import open_store, split
-from tests.mysql.server import running
 
 DURABLE = ("--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=128M")
 TABLE = "create table bare (resource varbinary(1100) primary key, owner varbinary(64), token bigint, lapses_at double, who text) engine=InnoDB"

@@ -23,8 +23,8 @@ from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
 from interlock.model import Claim, Granted
+from interlock.testing.servers.postgresql import Server
 from interlock.urls import split
-from tests.postgresql.server import Server
 
 DURABLE = ("fsync=on", "full_page_writes=on", "synchronous_commit=on", "shared_buffers=128MB")
 TABLE = "create table bare (resource text primary key, owner text, token bigint, lapses_at float8, who text)"

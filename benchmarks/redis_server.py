@@ -14,7 +14,7 @@ import hiredis
 
 from benchmarks.question import Measure
 from benchmarks.rounds import ALL_CORES
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 
 RELEASE = b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) end return 0"
 

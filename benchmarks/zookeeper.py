@@ -27,7 +27,7 @@ from benchmarks.tasks import in_tasks
 @cache
 def _follower() -> str:
     """The address of one follower of an ensemble of three. All cases ask the same server: the leader answers a write sooner than the others do."""
-    from tests.zookeeper.ensemble import Ensemble
+    from interlock.testing.servers.zookeeper import Ensemble
 
     ensemble = Ensemble()
     atexit.register(ensemble.close)

@@ -1,15 +1,8 @@
-"""How long a test waits for a fact before it calls it missing: long enough for a machine with a lot of other work.
-
-A fact that comes ends the wait at once, so patience costs nothing but the time of a test that fails. What is promised to
-come *soon* is checked by `interlock.testing.lag`, which does not count the machine's own lag.
-"""
+"""Waiting for facts in tests: `interlock.testing.patience`, and what only our own tests need."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from interlock import Lease
 from interlock._core import timing
@@ -17,22 +10,12 @@ from interlock._support import clock
 from interlock.backends.kit.deadline import Deadline
 from interlock.store import IO_TIMEOUT
 from interlock.testing.lag import stretched
+from interlock.testing.patience import PATIENCE, until
 
 if TYPE_CHECKING:
     import pytest
 
-T = TypeVar("T")
-
-PATIENCE = float(os.environ.get("INTERLOCK_PATIENCE", 60))
-
-
-def until(fact: Callable[[], T], patience: float = PATIENCE) -> T:
-    """What `fact` answers once that is true; AssertionError if it does not come true in time."""
-    end = time.monotonic() + patience
-    while not (found := fact()):
-        assert time.monotonic() < end, f"not so within {patience:g} s: {getattr(fact, '__qualname__', fact)}"
-        time.sleep(0.002)
-    return found
+__all__ = ["PATIENCE", "give_requests_time", "give_servers_time", "until", "until_renewed"]
 
 
 def until_renewed(*leases: Lease) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interlock.testing.servers.redis import running
 from tests.cli.program import Program
-from tests.redis.server import running
 
 redis = pytest.importorskip("redis")
 pytestmark = pytest.mark.server

@@ -18,8 +18,8 @@ from interlock._core.drive import drive
 from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.cli import quorum_report
+from interlock.testing.servers.redlock import Servers, quorum, say, steady
 from tests.cli.program import Program, finished, until
-from tests.redlock.servers import Servers, quorum, say, steady
 
 pytestmark = pytest.mark.server
 

@@ -16,10 +16,10 @@ import interlock
 from interlock.cli import screen, table
 from interlock.cli.frame import Snapshot, compose
 from interlock.model import EVERYTHING, NEVER, Queue, Standing
+from interlock.testing.servers.redis import running
 from interlock.who import Who
 from tests.cli.program import Program, Reader, until
 from tests.cli.terminal import Terminal
-from tests.redis.server import running
 
 CTRL_C = "\x03"
 Open = Callable[..., Terminal]

@@ -12,8 +12,8 @@ from interlock.cli.console import Console
 from interlock.cli.watch import differences, persistent
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
+from interlock.testing.servers.redis import running
 from tests.cli.program import Program, Reader
-from tests.redis.server import running
 
 
 @pytest.mark.parametrize("name", [["job"], []], ids=["one resource", "all resources"])

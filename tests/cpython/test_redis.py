@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers.redis import steady
 from tests.cpython.judge import suites
-from tests.redis.server import steady
 
 pytestmark = pytest.mark.server
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.testing.servers.process import die_with_parent
+from interlock.testing.servers.redis import running
 from tests.docs.pages import FENCE
 from tests.house.source import ROOT, SRC
-from tests.redis.server import running
-from tests.server_process import die_with_parent
 
 PAGE = (ROOT / "docs" / "guide" / "run-once.md").read_text(encoding="utf-8")
 

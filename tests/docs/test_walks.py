@@ -16,10 +16,10 @@ import pytest
 
 import interlock
 from interlock.testing.lag import stretched
+from interlock.testing.servers.redis import running
+from interlock.testing.servers.redlock import quorum
 from tests.docs.pages import Walk, walks
 from tests.patience import PATIENCE
-from tests.redis.server import running
-from tests.redlock.servers import quorum
 
 PACKAGE = Path(interlock.__file__).parent
 

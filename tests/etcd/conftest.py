@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.etcd.cluster import EtcdCluster, running, steady
+from interlock.testing.servers.etcd import EtcdCluster, running, steady
 from tests.patience import give_servers_time
 
 

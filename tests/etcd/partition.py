@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.etcd.cluster import EtcdCluster, Member
+from interlock.testing.servers.etcd import EtcdCluster, Member
 
 SENDER = re.compile(rb"X-Server-From: ([0-9a-f]+)", re.IGNORECASE)
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import IO, Literal
 
 from interlock.backends.etcd.wire.protobuf import decode, integer, text
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 
 SENDER = re.compile(rb"X-Server-From: ([0-9a-f]+)", re.IGNORECASE)
 TYPES = (

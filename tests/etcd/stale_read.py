@@ -33,8 +33,9 @@ from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import KEEP_ALIVE, LeaseAnswer, RangeAnswer
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.errors import InterlockError
-from tests.etcd.cluster import EtcdCluster, Member, until
+from interlock.testing.servers.etcd import EtcdCluster, Member
 from tests.etcd.peer_messages import Fate, PeerMessage, PeerWays
+from tests.patience import until
 
 TTL = 60
 
@@ -70,6 +71,7 @@ class StaleRead:
             term, revision = line.term, self._revision(self._leader)
             self._delay()
             successor = until(self._successor)
+            assert successor is not None
             written = self._write(successor)
             assert written > revision
             began = time.monotonic()

@@ -10,7 +10,7 @@ from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.wire import messages
 from interlock.store import Store
 from interlock.testing.conformance import StoreFactory
-from tests.etcd.cluster import steady
+from interlock.testing.servers.etcd import steady
 from tests.field.kinds import Kind
 
 

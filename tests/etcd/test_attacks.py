@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers.etcd import running
 from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Stalling
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.site import Site
-from tests.etcd.cluster import running
 
 
 @pytest.fixture(scope="module")

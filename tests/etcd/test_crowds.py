@@ -26,7 +26,7 @@ from interlock.backends.kit.crowds import Crowd
 from interlock.backends.kit.listing import BULK
 from interlock.errors import ClientClosed, Evicted, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
-from tests.etcd.cluster import EtcdCluster, running
+from interlock.testing.servers.etcd import EtcdCluster, running
 from tests.etcd.test_herd import received
 from tests.patience import PATIENCE, until
 

@@ -19,7 +19,7 @@ from interlock.backends.etcd.transport.blocking import FRESH
 from interlock.backends.kit.connect_pace import SPARE
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
-from tests.etcd.cluster import EtcdCluster, Member, running
+from interlock.testing.servers.etcd import EtcdCluster, Member, running
 from tests.storm.way import Mode, Way
 
 TIMEOUT = 0.3

@@ -15,9 +15,9 @@ from interlock.backends.etcd.algorithm import waiting
 from interlock.blocking import Client, Lease
 from interlock.errors import Evicted, LeaseLost
 from interlock.testing.lag import at_most, stretched
-from tests.etcd.cluster import Member, until
+from interlock.testing.servers.etcd import Member
 from tests.etcd.partition import PartedCluster, parted
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 pytestmark = pytest.mark.chaos
 

@@ -22,7 +22,8 @@ from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import LeaseAnswer
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.errors import InterlockError
-from tests.etcd.cluster import EtcdCluster, Member, until
+from interlock.testing.servers.etcd import EtcdCluster, Member
+from tests.patience import until
 
 pytestmark = pytest.mark.chaos
 

@@ -10,8 +10,8 @@ import pytest
 import interlock
 from interlock.errors import StoreUnfit
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import EtcdCluster, running, until
-from tests.patience import PATIENCE
+from interlock.testing.servers.etcd import EtcdCluster, running
+from tests.patience import PATIENCE, until
 
 QUOTA = 2_000_000
 

@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock.errors import LeaseLost, StaleToken, StoreUnfit
 from interlock.guards import etcd
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 
 
 def test_a_late_holder_is_refused_and_writes_nothing(url: str, key: str) -> None:

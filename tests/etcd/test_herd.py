@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock import aio
-from tests.etcd.cluster import EtcdCluster, running
+from interlock.testing.servers.etcd import EtcdCluster, running
 from tests.patience import PATIENCE
 
 HANDLED = re.compile(

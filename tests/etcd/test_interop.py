@@ -13,8 +13,8 @@ import pytest
 
 import interlock
 from interlock.errors import AcquireTimeout, ForeignKey
-from tests.etcd.cluster import EtcdCluster, until
-from tests.patience import PATIENCE
+from interlock.testing.servers.etcd import EtcdCluster
+from tests.patience import PATIENCE, until
 
 
 @contextmanager

@@ -31,8 +31,8 @@ from interlock.blocking import Client, Lease
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
 from interlock.store import WAITERS
-from tests.etcd.cluster import EtcdCluster, until
-from tests.patience import PATIENCE
+from interlock.testing.servers.etcd import EtcdCluster
+from tests.patience import PATIENCE, until
 from tests.redis.test_connecting import environment
 
 

@@ -17,7 +17,7 @@ from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.blocking import BlockingLine
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import until
+from tests.patience import until
 
 SOON = 20.0  # seconds; a waiter that hears nothing asks again after a minute
 

@@ -33,7 +33,7 @@ from interlock.backends.etcd.wire.http2 import (
 )
 from interlock.backends.etcd.wire.messages import RANGE
 from interlock.errors import HeldUp
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 from tests.patience import PATIENCE
 
 OPENING = literal(b":status", b"200") + literal(b"content-type", b"application/grpc")

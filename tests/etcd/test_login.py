@@ -24,11 +24,11 @@ from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import EtcdCluster, running, until
-from tests.patience import PATIENCE
-from tests.redis.proxy import Proxy
-from tests.redis.tls import expired, shown_alone
-from tests.server_process import free_port
+from interlock.testing.servers.etcd import EtcdCluster, running
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.tls import expired, shown_alone
+from tests.patience import PATIENCE, until
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire.messages import GRANT, REVOKE, TXN, Method, of_lease, put, put_op, txn
 from interlock.errors import StaleToken, StoreUnavailable, Unreached
 from interlock.guards import etcd
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 from tests.patience import PATIENCE
 
 MARK = "counted-once"

@@ -13,9 +13,8 @@ import interlock
 from interlock.backends.etcd.address import Endpoint
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import until
 from tests.etcd.partition import PartedCluster, parted
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.storm.way import Way
 
 pytestmark = pytest.mark.chaos

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 import interlock
-from tests.etcd.cluster import EtcdCluster, until
-from tests.patience import PATIENCE
+from interlock.testing.servers.etcd import EtcdCluster
+from tests.patience import PATIENCE, until
 from tests.redis.test_connecting import environment
 
 

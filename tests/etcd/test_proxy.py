@@ -12,8 +12,9 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import StoreUnfit
-from tests.etcd.cluster import EtcdCluster, until
-from tests.server_process import free_port, start_program
+from interlock.testing.servers.etcd import EtcdCluster
+from interlock.testing.servers.process import free_port, start_program
+from tests.patience import until
 
 pytestmark = pytest.mark.chaos
 

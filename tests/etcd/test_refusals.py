@@ -11,7 +11,7 @@ from interlock.backends.etcd.errors import NotProcessed, Refused, status_error
 from interlock.backends.etcd.wire import grpc
 from interlock.backends.etcd.wire.grpc import Call, Status
 from interlock.errors import StoreUnavailable, StoreUnfit
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 from tests.patience import PATIENCE
 
 MOVES = 12

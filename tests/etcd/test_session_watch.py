@@ -15,8 +15,8 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost
 from interlock.testing.lag import stretched
-from tests.etcd.cluster import EtcdCluster, until
-from tests.patience import PATIENCE, until_renewed
+from interlock.testing.servers.etcd import EtcdCluster
+from tests.patience import PATIENCE, until, until_renewed
 
 TTL = 12.0  # renewed every 4 s
 AT_ONCE = 1.0

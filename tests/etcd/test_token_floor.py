@@ -9,7 +9,7 @@ import pytest
 
 import interlock
 from interlock.errors import StoreUnfit
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 
 
 def test_tokens_go_on_above_the_floor_for_clients_that_knew_the_old_one(cluster: EtcdCluster) -> None:

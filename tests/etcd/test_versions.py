@@ -14,7 +14,7 @@ import interlock
 from interlock import cli
 from interlock._support import notices
 from interlock.backends.etcd.transport import versions
-from tests.etcd.cluster import EtcdCluster
+from interlock.testing.servers.etcd import EtcdCluster
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 
 from interlock import guards
-from tests.postgresql import server as postgresql
+from interlock.testing.servers import postgresql as postgresql
 
 # As programs without type checkers use them.
 psycopg: Any = import_module("psycopg")
@@ -84,7 +84,7 @@ def postgresql_place(folder: Path) -> Place:
 @cache
 def _mysql_place() -> Place:
     mysql = pytest.importorskip(
-        "tests.mysql.server", reason="the tests of the store for MariaDB are not here"
+        "interlock.testing.servers.mysql", reason="the tests of the store for MariaDB are not here"
     )
     server = mysql.steady()
     server.run("create database bank")

@@ -19,10 +19,10 @@ from valkey.exceptions import ValkeyClusterException
 
 import interlock
 from interlock import StaleToken, StoreUnavailable, StoreUnfit, guards
-from tests.redis.clusters import alone
-from tests.redis.proxy import Proxy, proxied
-from tests.redis.sentinels import watched
-from tests.redis.server import Server, running
+from interlock.testing.servers.cluster import alone
+from interlock.testing.servers.proxy import Proxy, proxied
+from interlock.testing.servers.redis import Server, running
+from interlock.testing.servers.sentinel import watched
 
 
 @pytest.fixture(scope="module")

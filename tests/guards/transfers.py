@@ -205,10 +205,10 @@ def lock_url(database: str, folder: Path) -> str:
     if database == "sqlite":
         return f"sqlite:///{folder}/locks.db"
     if database == "postgresql":
-        from tests.postgresql import server as postgresql
+        from interlock.testing.servers import postgresql as postgresql
 
         return f"postgresql://postgres@127.0.0.1:{postgresql.steady().port}/bank?schema=l{uuid4().hex[:8]}"
-    mysql = import_module("tests.mysql.server")
+    mysql = import_module("interlock.testing.servers.mysql")
     return f"mysql://root@127.0.0.1:{mysql.steady().port}/bank"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mysql.server import Server, steady
+from interlock.testing.servers.mysql import Server, steady
 from tests.patience import give_servers_time
 
 

@@ -13,11 +13,11 @@ import interlock
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.store import IO_TIMEOUT
 from interlock.testing.lag import at_most, stretched
-from tests.mysql.server import HASTY, Server, running
+from interlock.testing.servers.mysql import HASTY, Server, running
+from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.tls import certificate, expired
 from tests.mysql.test_connections import kill_all
 from tests.patience import PATIENCE, until, until_renewed
-from tests.redis.proxy import Proxy
-from tests.redis.tls import certificate, expired
 from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from interlock.testing.servers.mysql import HASTY, running
 from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Hanging
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.repeated import Repeated
 from tests.attacks.servers.site import Site
-from tests.mysql.server import HASTY, running
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.testing.conformance import StoreFactory, suites
-from tests.mysql.server import steady
+from interlock.testing.servers.mysql import steady
 
 SUITES = suites(StoreFactory(lambda: steady().fresh_url()))
 

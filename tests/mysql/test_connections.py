@@ -20,7 +20,7 @@ import interlock
 from interlock._core import timing
 from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most, stretched
-from tests.mysql.server import Server, running
+from interlock.testing.servers.mysql import Server, running
 from tests.patience import PATIENCE, until, until_renewed
 
 BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe

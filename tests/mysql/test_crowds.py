@@ -12,7 +12,7 @@ import pytest
 
 import interlock
 from interlock.model import EVERYTHING
-from tests.mysql.server import Server
+from interlock.testing.servers.mysql import Server
 from tests.sql import crowds
 
 FEW, MANY = 10, 1000

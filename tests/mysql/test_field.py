@@ -5,9 +5,9 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.testing.conformance import suites
+from interlock.testing.servers.mysql import steady
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
-from tests.mysql.server import steady
 
 
 def _prefix(place: str) -> str:

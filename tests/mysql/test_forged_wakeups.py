@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from interlock.testing.servers.mysql import Server
 from tests.attacks.servers.forged import Forge, Forged
-from tests.mysql.server import Server
 from tests.patience import until
 
 

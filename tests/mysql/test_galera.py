@@ -11,8 +11,8 @@ import pytest
 import interlock
 from interlock.backends.sql.mysql.subscription import LAST_LOOK
 from interlock.testing.lag import at_most
-from tests.mysql.galera import PROVIDER, cluster
-from tests.mysql.server import Server
+from interlock.testing.servers.galera import PROVIDER, cluster
+from interlock.testing.servers.mysql import Server
 from tests.mysql.test_subscription import asleep
 from tests.patience import PATIENCE, until
 

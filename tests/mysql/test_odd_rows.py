@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pymysql
 import pytest
 
+from interlock.testing.servers.mysql import Server
 from tests.attacks.servers.odd_rows import Change
 from tests.attacks.servers.odd_rows import OddRows as Rows
-from tests.mysql.server import Server
 
 
 @pytest.fixture

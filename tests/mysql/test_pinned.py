@@ -17,7 +17,7 @@ import interlock
 from interlock import guards
 from interlock.errors import LeaseLost
 from interlock.testing.lag import at_most, stretched
-from tests.mysql.server import Server
+from interlock.testing.servers.mysql import Server
 from tests.patience import until, until_renewed
 
 

@@ -15,8 +15,8 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.model import Claim, Granted, Renewal, Renewed
 from interlock.testing.lag import stretched
+from interlock.testing.servers.mysql import Server
 from interlock.urls import open_store
-from tests.mysql.server import Server
 from tests.patience import PATIENCE
 
 PROCESSES = 16

@@ -20,7 +20,7 @@ from interlock.backends.sql.mysql.errors import Killed
 from interlock.backends.sql.mysql.results import Failed, ResultReader
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
-from tests.mysql.server import Server
+from interlock.testing.servers.mysql import Server
 from tests.patience import until
 
 STATEMENTS = (

@@ -19,8 +19,8 @@ from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.server_store import ServerStore
 from interlock.model import LINGERING
+from interlock.testing.servers.mysql import Server
 from interlock.urls import split
-from tests.mysql.server import Server
 from tests.postgresql.test_rings import BEGAN, COLUMNS, STANDING, STEPS, Walk
 from tests.sql import contract
 

@@ -15,7 +15,7 @@ import pytest
 import interlock
 from interlock.backends.sql.mysql.schema import REFUSE_IF_READ_ONLY, VERSION, Schema
 from interlock.errors import InterlockError, InvalidSetting, InvalidURL, StoreUnfit
-from tests.mysql.server import Server, running
+from interlock.testing.servers.mysql import Server, running
 from tests.patience import PATIENCE, until
 from tests.storm.guard import ENVIRONMENT
 

@@ -16,8 +16,8 @@ from interlock.backends.sql.mysql.schema import Schema
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
 from interlock.store import Store
 from interlock.testing.lag import at_most
+from interlock.testing.servers.mysql import Server
 from interlock.urls import open_store
-from tests.mysql.server import Server
 from tests.patience import until
 
 GUARD = "select 1 from {}claim where resource = 'x' and state = 1 lock in share mode"

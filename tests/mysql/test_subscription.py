@@ -24,8 +24,8 @@ from interlock.backends.sql.mysql.subscription import (
     MysqlSubscription,
 )
 from interlock.testing.lag import at_most
+from interlock.testing.servers.mysql import Server
 from interlock.urls import split
-from tests.mysql.server import Server
 from tests.patience import PATIENCE, until
 
 

@@ -16,7 +16,7 @@ import interlock
 import interlock.aio
 from interlock.errors import StoreUnfit
 from interlock.testing.lag import stretched
-from tests.mysql.server import Server
+from interlock.testing.servers.mysql import Server
 from tests.mysql.test_connections import kill_all
 
 TTL = 1.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.testing.servers.postgresql import Server, fresh_schema, steady
 from tests.patience import give_servers_time
-from tests.postgresql.server import Server, fresh_schema, steady
 
 
 @pytest.fixture(scope="session")

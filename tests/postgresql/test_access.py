@@ -17,10 +17,10 @@ import pytest
 import interlock
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
+from interlock.testing.servers.postgresql import Server, give, running
+from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.tls import certificate, expired
 from tests.patience import PATIENCE, until, until_renewed
-from tests.postgresql.server import Server, give, running
-from tests.redis.proxy import Proxy
-from tests.redis.tls import certificate, expired
 from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from interlock.testing.servers.postgresql import fresh_schema, running
 from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Hanging
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.repeated import Repeated
 from tests.attacks.servers.site import Site
-from tests.postgresql.server import fresh_schema, running
 
 
 @pytest.fixture(scope="module")

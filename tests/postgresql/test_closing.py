@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.testing.servers.postgresql import fresh_schema, steady
 from interlock.urls import open_store
 from tests.patience import PATIENCE
-from tests.postgresql.server import fresh_schema, steady
 
 
 def test_a_watch_that_listens_after_the_others_were_woken_ends() -> None:

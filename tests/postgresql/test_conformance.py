@@ -9,8 +9,8 @@ import pytest
 
 from interlock.backends.sql.postgresql.dialect import PostgresDialect
 from interlock.testing.conformance import StoreFactory, suites
+from interlock.testing.servers.postgresql import fresh_schema, steady
 from tests.full import second_face
-from tests.postgresql.server import fresh_schema, steady
 
 _made = suites(StoreFactory(lambda: steady().url(fresh_schema())))
 globals().update({name: suite for name, suite in _made.items() if name.endswith("Sync")})

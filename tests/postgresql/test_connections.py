@@ -25,9 +25,9 @@ from interlock.backends.sql.postgresql import dialect as postgresql
 from interlock.errors import ClientClosed, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.model import Claim
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.postgresql import Bouncer, Server, fresh_schema, running, steady_bouncer
 from tests.full import FULL
 from tests.patience import PATIENCE, until, until_renewed
-from tests.postgresql.server import Bouncer, Server, fresh_schema, running, steady_bouncer
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import interlock
 from interlock.model import EVERYTHING
-from tests.postgresql.server import Server, fresh_schema
+from interlock.testing.servers.postgresql import Server, fresh_schema
 from tests.sql import crowds
 
 FEW, MANY = 10, 1000

@@ -17,9 +17,9 @@ from interlock.backends.sql.postgresql.open import dialect_of_url
 from interlock.backends.sql.postgresql.statements import UNFLUSHED, statements
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.postgresql import Server, fresh_schema, running
 from interlock.urls import split
 from tests.patience import PATIENCE, until
-from tests.postgresql.server import Server, fresh_schema, running
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.testing.conformance import suites
+from interlock.testing.servers.postgresql import fresh_schema, steady
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
 from tests.full import FULL
-from tests.postgresql.server import fresh_schema, steady
 
 
 def _schema(place: str) -> str:

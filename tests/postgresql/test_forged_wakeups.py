@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.testing.servers.postgresql import Server, fresh_schema
 from tests.attacks.servers.forged import Forge, Forged
 from tests.patience import until
-from tests.postgresql.server import Server, fresh_schema
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import interlock
 import interlock.aio
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.postgresql import Server, fresh_schema, running
+from interlock.testing.servers.process import free_port
 from tests.patience import PATIENCE, until
-from tests.postgresql.server import Server, fresh_schema, running
-from tests.server_process import free_port
 
 CONNECT = 2.0  # seconds that a client may take for its first connection
 

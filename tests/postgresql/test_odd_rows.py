@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from interlock.testing.servers.postgresql import Server, fresh_schema
 from tests.attacks.servers.odd_rows import Change
 from tests.attacks.servers.odd_rows import OddRows as Rows
-from tests.postgresql.server import Server, fresh_schema
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ The suites that depend on how the server is reached; with `dev.py test --full`, 
 from __future__ import annotations
 
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
+from interlock.testing.servers.postgresql import fresh_schema, steady_bouncer
 from tests.full import FULL
-from tests.postgresql.server import fresh_schema, steady_bouncer
 
 REACHED = {"Claims", "Wakeups", "Operators", "LockAsMutex", "Conditions"}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]

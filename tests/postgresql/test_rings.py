@@ -29,9 +29,9 @@ from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import REMEMBERED
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
+from interlock.testing.servers.postgresql import Server, fresh_schema
 from interlock.urls import split
 from tests.patience import PATIENCE
-from tests.postgresql.server import Server, fresh_schema
 
 BEGAN = 1_700_000_000.0
 CAPACITIES = (1, 3, 7, EVERYTHING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
-from tests.postgresql.server import fresh_schema, steady
+from interlock.testing.servers.postgresql import fresh_schema, steady
 
 WAKING = [suite for suite in (*STORE_SUITES, *CLIENT_SUITES) if suite.__name__ in ("Wakeups", "Conditions")]
 

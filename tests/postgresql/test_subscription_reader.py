@@ -16,8 +16,8 @@ from interlock import aio
 from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.sql import listener
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.postgresql import Server, fresh_schema, running
 from tests.patience import PATIENCE, until
-from tests.postgresql.server import Server, fresh_schema, running
 from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
 
 

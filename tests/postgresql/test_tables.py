@@ -28,9 +28,9 @@ from interlock.backends.sql.server_store import ServerStore
 from interlock.cli import main
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
+from interlock.testing.servers.postgresql import Server, fresh_schema
 from interlock.urls import split
 from tests.patience import until
-from tests.postgresql.server import Server, fresh_schema
 from tests.sql import contract
 
 

@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock import urls
 from interlock.backends.sql.postgresql.open import dialect_of_url
-from tests.postgresql.server import Server, fresh_schema
+from interlock.testing.servers.postgresql import Server, fresh_schema
 
 BASE = "postgresql://host/app"
 

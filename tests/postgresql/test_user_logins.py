@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import interlock
 import interlock.aio
 from interlock.testing.lag import stretched
+from interlock.testing.servers.postgresql import Server, give
 from tests.patience import until
-from tests.postgresql.server import Server, give
 
 RULES = """host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 
 
 @pytest.fixture(scope="session")

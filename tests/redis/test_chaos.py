@@ -23,9 +23,9 @@ from interlock._core.cohort import BLOCK
 from interlock.backends.redis.address import Address
 from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redis import Server, running
 from tests.patience import PATIENCE
 from tests.patience import until as until
-from tests.redis.server import Server, running
 
 pytestmark = pytest.mark.chaos
 

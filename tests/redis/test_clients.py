@@ -18,9 +18,9 @@ import interlock
 from interlock import aio
 from interlock.backends.redis import address
 from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
+from interlock.testing.servers.redis import Server, running, started
+from interlock.testing.servers.tls import SecureServer, certificate
 from tests.patience import PATIENCE
-from tests.redis.server import Server, running, started
-from tests.redis.tls import SecureServer, certificate
 
 PASSWORD = "p@ss/w:rd#é"
 

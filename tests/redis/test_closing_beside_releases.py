@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import interlock.aio
-from tests.redis.server import Server, running
-from tests.redlock.servers import say
+from interlock.testing.servers.redis import Server, running
+from interlock.testing.servers.redlock import say
 
 
 @pytest.fixture(scope="module")

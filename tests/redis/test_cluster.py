@@ -26,14 +26,14 @@ from interlock.contrib.redis_py import AsyncLock, Lock
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers.cluster import SHARDS, RedisCluster, fragile
+from interlock.testing.servers.redis import Server
+from interlock.testing.servers.sentinel import until
+from interlock.testing.servers.tls import certificate
 from tests.patience import PATIENCE
-from tests.redis import clusters
-from tests.redis.clusters import SHARDS, RedisCluster, fragile
-from tests.redis.sentinels import until
-from tests.redis.server import Server
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
-from tests.redis.tls import certificate
 
 
 @pytest.fixture

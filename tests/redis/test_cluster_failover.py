@@ -19,9 +19,9 @@ from interlock._core.drive import drive
 from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.model import Claim, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import at_most
+from interlock.testing.servers.cluster import SHARDS, RedisCluster, fragile
+from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.clusters import SHARDS, RedisCluster, fragile
-from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 
 pytestmark = pytest.mark.chaos

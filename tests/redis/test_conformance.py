@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from interlock.testing.conformance import StoreFactory, suites
+from interlock.testing.servers.redis import steady
 from tests.patience import give_servers_time
-from tests.redis.server import steady
 
 globals().update(suites(StoreFactory(lambda: steady().url(f"{uuid4().hex}:"))))
 

@@ -22,11 +22,12 @@ import interlock
 from interlock import aio
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.errors import StoreUnavailable
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers import sentinel as sentinels
+from interlock.testing.servers.proxy import proxied
+from interlock.testing.servers.redis import Server, running, started
+from interlock.testing.servers.tls import SecureServer, certificate
 from tests.patience import PATIENCE
-from tests.redis import clusters, sentinels
-from tests.redis.proxy import proxied
-from tests.redis.server import Server, running, started
-from tests.redis.tls import SecureServer, certificate
 
 PASSWORD = "s3cret"
 FAR = 0.1  # seconds to the server and back: DNS, TCP, TLS and AUTH take several of them

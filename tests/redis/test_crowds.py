@@ -17,7 +17,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import EVERYTHING, Busy, Claim, Granted
 from interlock.testing.lag import at_most
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 
 SLICE = 200  # readers that one script lets in, at most
 

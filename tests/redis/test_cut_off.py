@@ -20,10 +20,10 @@ from interlock._core.drive import drive
 from interlock.errors import StoreUnavailable
 from interlock.model import Renewal
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers.sentinel import SERVICE, SentinelSet, watched
 from tests.patience import PATIENCE, until
-from tests.redis import clusters
 from tests.redis.holders import FACES, Face, Holder
-from tests.redis.sentinels import SERVICE, SentinelSet, watched
 from tests.redis.test_chaos import Waiter
 
 pytestmark = pytest.mark.chaos

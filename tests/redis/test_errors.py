@@ -19,10 +19,10 @@ from interlock import aio
 from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.redis import Server, running, started
+from interlock.testing.servers.tls import SecureServer, certificate, expired
 from tests.patience import PATIENCE
-from tests.redis.server import Server, running, started
-from tests.redis.tls import SecureServer, certificate, expired
-from tests.server_process import free_port
 
 
 def refusals(url: str) -> list[InterlockError]:

@@ -8,9 +8,9 @@ from uuid import uuid4
 import redis
 
 from interlock.testing.conformance import suites
+from interlock.testing.servers.redis import steady
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
-from tests.redis.server import steady
 
 
 def _scan(place: str, client: redis.Redis) -> list[bytes]:

@@ -13,9 +13,10 @@ import redis
 import interlock
 from interlock import aio
 from interlock.errors import ForeignKey
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers import sentinel as sentinels
+from interlock.testing.servers.redis import Server
 from tests.patience import PATIENCE
-from tests.redis import clusters, sentinels
-from tests.redis.server import Server
 
 SECRET = '{"user": 42, "password": "hunter2"}'
 

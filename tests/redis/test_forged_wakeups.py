@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from interlock.backends.redis.wire.keys import companion
+from interlock.testing.servers.redis import Server, running
 from tests.attacks.servers.forged import NAME, Forge, Forged
-from tests.redis.server import Server, running
 
 
 @pytest.fixture(scope="module")

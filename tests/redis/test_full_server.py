@@ -16,7 +16,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.errors import StoreUnavailable
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 
 TTL = 30.0
 

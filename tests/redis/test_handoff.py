@@ -17,8 +17,8 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import stretched
+from interlock.testing.servers.redis import Server
 from tests.patience import PATIENCE, until
-from tests.redis.server import Server
 
 PLACE = stretched(0.3)
 

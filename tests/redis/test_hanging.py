@@ -8,11 +8,12 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers import sentinel as sentinels
+from interlock.testing.servers.redis import running
+from interlock.testing.servers.redlock import quorum
 from tests.attacks.servers.hanging import Hanging
 from tests.attacks.servers.site import Site
-from tests.redis import clusters, sentinels
-from tests.redis.server import running
-from tests.redlock.servers import quorum
 
 
 @pytest.fixture(scope="module", params=["alone", "sentinel", "cluster", "quorum"])

@@ -18,9 +18,9 @@ import interlock
 from interlock.backends.redis.transport import pool
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redis import running
 from tests.attacks.strike import strikes
 from tests.patience import PATIENCE, until
-from tests.redis.server import running
 from tests.redis.test_connecting import environment
 
 

@@ -19,11 +19,11 @@ import interlock
 from interlock import aio
 from interlock.backends.redis.wire.keys import slot
 from interlock.errors import InvalidURL, StoreUnavailable
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.redis import Server, running
+from interlock.testing.servers.sentinel import SERVICE, alone, until
 from tests.patience import PATIENCE
-from tests.redis.sentinels import SERVICE, alone, until
-from tests.redis.server import Server, running
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
-from tests.server_process import free_port
 
 HOST = "::1"
 SLOTS = 16384

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from interlock.testing.servers.redis import running
 from tests.house.source import SRC
-from tests.redis.server import running
 
 PROGRAM = """
 import sys

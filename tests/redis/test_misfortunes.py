@@ -16,7 +16,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import EVERYTHING, Busy, Claim, Gone, Granted, Renewal
 from interlock.testing.lag import stretched
-from tests.redis.server import Server, started
+from interlock.testing.servers.redis import Server, started
 from tests.redis.test_chaos import Waiter
 from tests.storm.clocked import ClockedServer
 

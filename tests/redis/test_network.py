@@ -16,9 +16,9 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.testing.lag import Lag, at_most
+from interlock.testing.servers.proxy import Proxy, proxied
+from interlock.testing.servers.redis import Server, running
 from tests.patience import PATIENCE, until
-from tests.redis.proxy import Proxy, proxied
-from tests.redis.server import Server, running
 
 pytestmark = pytest.mark.chaos
 

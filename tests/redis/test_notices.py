@@ -26,10 +26,10 @@ from interlock.contrib.redis_py import Lock
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers.cluster import SHARDS, RedisCluster, fragile
+from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis import clusters
-from tests.redis.clusters import SHARDS, RedisCluster, fragile
-from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_sharded_pubsub import TOLD, calls, followed, listener, listening, subscriptions, told
 

@@ -19,8 +19,8 @@ from interlock.backends.redis import open_url
 from interlock.backends.redis.wire.scripts import RELEASE
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Gone, Granted
-from tests.redis.proxy import Proxy, proxied
-from tests.redis.server import Server, running
+from interlock.testing.servers.proxy import Proxy, proxied
+from interlock.testing.servers.redis import Server, running
 
 
 @pytest.fixture

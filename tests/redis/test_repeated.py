@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers.redis import running
 from tests.attacks.servers.repeated import Repeated
 from tests.attacks.servers.site import Site
-from tests.redis.server import running
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from interlock.backends.redis import RedisStore, open_url
 from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import EVERYTHING, Claim, Granted, NoAnswer, Renewal, Renewed
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 from tests.redis.test_chaos import Waiter
 
 LACKING = [

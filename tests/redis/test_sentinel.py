@@ -20,9 +20,9 @@ from interlock import aio
 from interlock.backends.redis.replicated import checked_replicas, enough
 from interlock.errors import InvalidURL, LeaseLost, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most
+from interlock.testing.servers import sentinel as sentinels
+from interlock.testing.servers.sentinel import SERVICE, SentinelSet, until, watched
 from tests.patience import PATIENCE
-from tests.redis import sentinels
-from tests.redis.sentinels import SERVICE, SentinelSet, until, watched
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
 

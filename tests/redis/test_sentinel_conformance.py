@@ -8,8 +8,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
+from interlock.testing.servers.sentinel import steady
 from tests.full import FULL
-from tests.redis.sentinels import steady
 
 REACHED = {"Claims", "Wakeups", "Operators", "LockAsMutex", "Conditions"}
 ALL = [*STORE_SUITES, *CLIENT_SUITES]

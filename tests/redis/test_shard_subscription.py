@@ -18,7 +18,7 @@ from interlock.backends.redis.pubsub.listener import AGAIN
 from interlock.backends.redis.pubsub.waiters import queue as topic
 from interlock.backends.redis.wire.keys import ClusterKeys, slot
 from interlock.backends.redis.wire.resp import ErrorReply, command
-from tests.redis.sentinels import until
+from interlock.testing.servers.sentinel import until
 from tests.redis.test_topology import LAST, SERVER, entry
 
 A, B = ("h", 1), ("h", 2)

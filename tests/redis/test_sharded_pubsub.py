@@ -28,15 +28,15 @@ from interlock.backends.redis.wire.keys import slot
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers.cluster import BEFORE, SHARDS, ClusterNode, RedisCluster
+from interlock.testing.servers.sentinel import until
+from interlock.testing.servers.tls import certificate
 from tests.attacks.test_loss import abandon
 from tests.patience import PATIENCE
-from tests.redis import clusters
-from tests.redis.clusters import BEFORE, SHARDS, ClusterNode, RedisCluster
-from tests.redis.sentinels import until
 from tests.redis.test_chaos import ENVIRONMENT, Waiter
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
 from tests.redis.test_subscription_reader import ended_loops
-from tests.redis.tls import certificate
 
 TOLD = 2.0  # seconds; who is not told looks after 10
 FOLLOWED = 5.0  # seconds in which a channel is where its slot is

@@ -15,9 +15,9 @@ from interlock import aio
 from interlock.backends.redis.wire.keys import slot
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
+from interlock.testing.servers.cluster import SHARDS, ClusterNode, RedisCluster, fragile
+from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.clusters import SHARDS, ClusterNode, RedisCluster, fragile
-from tests.redis.sentinels import until
 from tests.redis.test_chaos import Waiter
 from tests.redis.test_cluster import Move
 from tests.redis.test_sharded_pubsub import TOLD, followed, heard_at, listener, listening, subscriptions, told

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from interlock.backends.redis.wire.keys import slot
+from interlock.testing.servers import namespaces as zones
+from interlock.testing.servers.namespaces import SERVICE, Zone, Zones
 from tests.patience import until
-from tests.redis import zones
-from tests.redis.zones import SERVICE, Zone, Zones
 
 pytestmark = [
     pytest.mark.chaos,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import interlock
+from interlock.testing.servers.redis import Server
 from tests.patience import PATIENCE, until
-from tests.redis.server import Server
 
 
 def test_a_lease_that_is_not_renewed_gets_its_whole_ttl_after_a_hand_over(server: Server) -> None:

@@ -18,10 +18,10 @@ from interlock import aio
 from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.redis.pubsub import listener
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redis import Server, running
 from tests.attacks.stage import eventually
 from tests.attacks.test_loss import abandon
 from tests.patience import PATIENCE
-from tests.redis.server import Server, running
 from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
 
 T = TypeVar("T", bound=Callable[..., None])

@@ -22,10 +22,10 @@ from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
 from interlock.backends.redis.pubsub import listener
 from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redis import Server
 from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 from tests.redis.test_subscription_reader import left_to_the_borrower, reading, subscribed
 from tests.subscriptions import SOON, borrower, handed_over, in_thread
 

@@ -14,9 +14,9 @@ from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.store import RedisStore
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Claim
+from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.redis import Server
 from tests.attacks.stage import eventually
-from tests.redis.proxy import Proxy
-from tests.redis.server import Server
 from tests.redis.test_router import LOW, SILENT, A, Clock, Stage
 from tests.redis.test_topology import LAST
 

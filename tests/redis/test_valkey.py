@@ -17,13 +17,13 @@ import interlock
 from interlock import aio
 from interlock.backends.redis.address import Address
 from interlock.errors import StoreUnavailable, StoreUnfit
+from interlock.testing.servers import cluster as clusters
+from interlock.testing.servers.redis import Server, running, started
+from interlock.testing.servers.redlock import quorum
+from interlock.testing.servers.sentinel import SERVICE, alone
+from interlock.testing.servers.tls import SecureServer, certificate
 from tests.house.source import SRC
-from tests.redis import clusters
-from tests.redis.sentinels import SERVICE, alone
-from tests.redis.server import Server, running, started
 from tests.redis.test_clients import held_and_shown, held_and_shown_async
-from tests.redis.tls import SecureServer, certificate
-from tests.redlock.servers import quorum
 
 MISSING = "valkey-py is not installed; it is one of the development dependencies: pip install valkey"
 valkey: Any = pytest.importorskip("valkey", reason=MISSING)

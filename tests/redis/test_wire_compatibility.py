@@ -21,8 +21,8 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, SettingsMismatch, StoreUnfit
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redis import Server
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from interlock.testing.servers.redis import Server
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 
 
 class Way(asyncio.Protocol):

@@ -13,8 +13,8 @@ from interlock.backends.redlock.algorithm.backoff import FIRST, LONGEST, PART, R
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Busy, Claim, Granted, Standing
 from interlock.testing.lag import Lag
+from interlock.testing.servers.redlock import say, steady
 from tests.redlock.colours import COLOURS, run
-from tests.redlock.servers import say, steady
 
 
 def held(age: float, token: int = 7) -> Busy:

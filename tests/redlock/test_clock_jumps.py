@@ -16,8 +16,8 @@ import pytest
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, NoAnswer, Renewal, Renewed
+from interlock.testing.servers.redlock import Servers, say
 from tests.redlock.colours import COLOURS, opened, run
-from tests.redlock.servers import Servers, say
 
 SHIM = Path(__file__).parents[1] / "storm" / "clockshim.c"
 

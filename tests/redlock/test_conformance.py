@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from interlock.testing.conformance import CLIENT_SUITES, STORE_SUITES, StoreFactory, suites
+from interlock.testing.servers.redlock import steady
 from tests.full import FULL
 from tests.patience import give_servers_time
-from tests.redlock.servers import steady
 
 CLIENTS = {"LockAsMutex", "RWLocks", "RLocks", "MultiLocks", "Elections", "Conditions", "Leases"}
 KEPT = {*(suite.__name__ for suite in STORE_SUITES), *CLIENTS}

@@ -19,10 +19,10 @@ from interlock.cli import quorum_report
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redlock import Servers, quorum, say, steady
 from tests.cli.program import Program
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, run
-from tests.redlock.servers import Servers, quorum, say, steady
 
 
 def enter(colour: str, url: Any, name: str, timeout: float = 5.0) -> int:

@@ -16,9 +16,9 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.store import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redlock import quorum, say, steady
 from tests.redlock.colours import COLOURS, run, until
 from tests.redlock.distant import far_away
-from tests.redlock.servers import quorum, say, steady
 
 TRIPS = pytest.mark.parametrize("trip", [0.025, 0.08, 0.09, 0.15])
 

@@ -12,8 +12,8 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import ForeignKey
+from interlock.testing.servers.redlock import say, steady
 from tests.redlock.colours import COLOURS, holders
-from tests.redlock.servers import say, steady
 
 SECRET = "hunter2"
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers.redlock import steady
 from tests.redis.test_connecting import environment
-from tests.redlock.servers import steady
 
 HELD = """
 import gevent.monkey

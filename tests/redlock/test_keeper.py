@@ -16,10 +16,10 @@ import interlock
 from interlock import aio
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import stretched
+from interlock.testing.servers.redis import Server
+from interlock.testing.servers.redlock import quorum, say, steady
 from tests.patience import until
-from tests.redis.server import Server
 from tests.redlock.colours import COLOURS
-from tests.redlock.servers import quorum, say, steady
 
 THREADS = 40
 

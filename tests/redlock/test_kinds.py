@@ -18,9 +18,9 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.cli import quorum_report
 from interlock.errors import InvalidURL, StoreUnfit, Unsupported
 from interlock.model import EVERYTHING, Claim, Granted, Renewal, Renewed
-from tests.redis.server import running
+from interlock.testing.servers.redis import running
+from interlock.testing.servers.redlock import quorum, say, steady
 from tests.redlock.colours import COLOURS, holders, holders_async, patiently, run, started, until
-from tests.redlock.servers import quorum, say, steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
 sleepless: Any = import_module("redis.asyncio")

@@ -12,9 +12,9 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
 from interlock.backends.redlock.wire.requests import Release
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import quorum, say, steady
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, answered, connections, run
-from tests.redlock.servers import quorum, say, steady
 
 
 async def locked(store: RedlockStore, times: int = 1) -> None:

@@ -15,9 +15,9 @@ from interlock.backends.redlock.transport.aio import MAX_VOTES, AsyncQuorumTrans
 from interlock.backends.redlock.wire.packed import Identity, PackedVote
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import steady
 from tests.patience import PATIENCE
 from tests.redlock.colours import run, started
-from tests.redlock.servers import steady
 
 BUSY = 0.8  # seconds: longer than a round waits for nodes, shorter than a round may last
 

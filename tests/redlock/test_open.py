@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, Unsupported
-from tests.redlock.servers import quorum, say, steady
+from interlock.testing.servers.redlock import quorum, say, steady
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
 sleepless: Any = import_module("redis.asyncio")

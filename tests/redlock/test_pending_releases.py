@@ -21,10 +21,10 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import DURABLE, Servers, quorum, say
 from interlock.urls import open_store
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, patiently, run, started, until
-from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
 NAMES = ("a", "b", "c", "d")

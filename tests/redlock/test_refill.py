@@ -14,9 +14,9 @@ from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import OnReply, Renew, Request, Vote
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
-from tests.redis.server import Server
+from interlock.testing.servers.redis import Server
+from interlock.testing.servers.redlock import DURABLE, Servers, quorum, say
 from tests.redlock.colours import COLOURS, opened, run, until
-from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
 

@@ -10,8 +10,8 @@ from interlock.backends.redis.errors import COMMANDS
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Granted, NoAnswer, Renewal
+from interlock.testing.servers.redlock import Servers, quorum, say, steady
 from tests.redlock.colours import COLOURS, run, started
-from tests.redlock.servers import Servers, quorum, say, steady
 
 LONG = 300.0
 

@@ -17,8 +17,8 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 from interlock.store import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
+from interlock.testing.servers.redlock import quorum
 from tests.redlock.colours import COLOURS, run
-from tests.redlock.servers import quorum
 
 ONE_CALL = 1.0  # seconds within which a call is over that hears too few nodes: twice the longest round
 

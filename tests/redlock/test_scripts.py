@@ -37,9 +37,9 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Standing
 from interlock.testing.redlock_node import MANY, OLD, NodeMemory
+from interlock.testing.servers.redis import Server, running
+from interlock.testing.servers.redlock import DURABLE, say
 from interlock.urls import open_store
-from tests.redis.server import Server, running
-from tests.redlock.servers import DURABLE, say
 
 SHORT = 0.06  # seconds: a ttl that lapses within a run
 YES: list[Any] = []  # nothing but the clock

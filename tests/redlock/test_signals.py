@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
-from tests.redlock.servers import quorum, steady
+from interlock.testing.servers.redlock import quorum, steady
 
 OFTEN = 0.005  # seconds: many times within every wait there is
 

@@ -17,10 +17,10 @@ from interlock.backends.redlock.transport.connections import FRESH
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import Lag, at_most
+from interlock.testing.servers.redis import running
+from interlock.testing.servers.redlock import DURABLE, Servers, quorum, say, steady
 from tests.patience import PATIENCE
-from tests.redis.server import running
 from tests.redlock.colours import COLOURS, opened, patiently, run, started, until
-from tests.redlock.servers import DURABLE, Servers, quorum, say, steady
 
 LONG = 30.0
 

@@ -18,8 +18,8 @@ from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packed import Packed
 from interlock.backends.redlock.wire.requests import Request
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import steady
 from tests.patience import PATIENCE
-from tests.redlock.servers import steady
 
 
 def panel_of(client: interlock.Client) -> BlockingQuorumTransport:

@@ -21,10 +21,10 @@ from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.connections import FRESH
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import say
+from interlock.testing.servers.tls import SecureServer, certificate
 from tests.cli.program import Program
-from tests.redis.tls import SecureServer, certificate
 from tests.redlock.colours import COLOURS, holders, holders_async, run, until
-from tests.redlock.servers import say
 
 redis: Any = import_module("redis")  # by name: beside tests/redis a type checker takes that for it
 sleepless: Any = import_module("redis.asyncio")

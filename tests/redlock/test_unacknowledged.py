@@ -14,8 +14,8 @@ from interlock.backends.redlock.transport.blocking import BlockingQuorumTranspor
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import DURABLE, Servers, quorum, say
 from tests.redlock.colours import COLOURS, run, until
-from tests.redlock.servers import DURABLE, Servers, quorum, say
 
 LONG = 300.0
 

@@ -10,9 +10,9 @@ import pytest
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Claim, Granted
+from interlock.testing.servers.redlock import quorum, say
 from tests.cli.program import Program
 from tests.redlock.colours import COLOURS, run
-from tests.redlock.servers import quorum, say
 
 
 def test_a_command_on_a_dead_majority_says_one_line(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from interlock.backends.redlock.wire.requests import Vote
 from interlock.errors import AcquireTimeout
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
+from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.redis import Server
+from interlock.testing.servers.redlock import Servers, quorum, say, steady
 from tests.patience import PATIENCE
-from tests.redis.proxy import Proxy
-from tests.redis.server import Server
 from tests.redlock.colours import COLOURS, answered, holders, opened, run, until
-from tests.redlock.servers import Servers, quorum, say, steady
 
 
 def claim(name: str = "x", ttl: float = 30.0, note: str = "") -> Claim:

@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from tests.redis.server import Server
+from interlock.testing.servers.redis import Server
 
 SOURCE = Path(__file__).with_name("clockshim.c")
 

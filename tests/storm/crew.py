@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.server_process import start_program
+from interlock.testing.servers.process import start_program
 from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal

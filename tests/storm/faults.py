@@ -17,7 +17,7 @@ from typing import Any, Literal
 import redis
 
 from interlock._support import clock
-from tests.redis.sentinels import until
+from interlock.testing.servers.sentinel import until
 from tests.storm import members, mysql, postgresql, shards, zookeeper
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen

@@ -17,8 +17,8 @@ import redis
 import interlock
 from interlock._support import clock
 from interlock.errors import InvalidURL
-from tests.redis.sentinels import SentinelSet
-from tests.redis.server import Server
+from interlock.testing.servers.redis import Server
+from interlock.testing.servers.sentinel import SentinelSet
 from tests.storm.clocked import ClockedServer
 from tests.storm.journal import Journal
 from tests.storm.verdict import CONNECT

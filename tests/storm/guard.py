@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.errors import StaleToken
-from tests.server_process import start_program
+from interlock.testing.servers.process import start_program
 from tests.storm.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]

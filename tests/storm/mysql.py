@@ -14,8 +14,8 @@ from typing import Any
 import pymysql
 
 import interlock
-from tests.mysql.server import Server
-from tests.server_process import die_with_parent
+from interlock.testing.servers.mysql import Server
+from interlock.testing.servers.process import die_with_parent
 from tests.storm.clocked import _write, clocked
 from tests.storm.crew import Crew
 from tests.storm.guard import ENVIRONMENT

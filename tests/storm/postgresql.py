@@ -21,7 +21,7 @@ import psycopg
 import interlock
 from interlock._support import clock
 from interlock.testing.lag import stretched
-from tests.postgresql.server import Server, _as_postgres, _folder, give, program
+from interlock.testing.servers.postgresql import Server, _as_postgres, _folder, give, program
 from tests.storm.clocked import _write, shim
 from tests.storm.crew import Crew
 from tests.storm.journal import Journal

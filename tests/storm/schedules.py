@@ -14,8 +14,8 @@ from typing import Any
 
 from interlock._support import clock
 from interlock.testing.lag import stretched
+from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.sentinels import until
 from tests.storm.crew import Hand
 from tests.storm.storm import Scene
 

@@ -12,8 +12,8 @@ from typing import Any
 import redis
 
 from interlock.backends.redis.wire.keys import slot
-from tests.redis.clusters import ClusterNode, RedisCluster
-from tests.redis.sentinels import until
+from interlock.testing.servers.cluster import ClusterNode, RedisCluster
+from interlock.testing.servers.sentinel import until
 from tests.storm.crew import Crew
 from tests.storm.verdict import CONNECT
 

@@ -18,12 +18,12 @@ from interlock.backends.zookeeper import link as seam
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.testing.lag import stretched
+from interlock.testing.servers.zookeeper import Ensemble, Node, until
 from tests.patience import PATIENCE
 from tests.storm.journal import Journal
 from tests.storm.verdict import CONNECT
 from tests.storm.way import Way
 from tests.storm.witness import Interlock
-from tests.zookeeper.ensemble import Ensemble, Node, until
 
 SESSION = 2.0  # seconds after which the servers give a silent client up
 SYNC_LIMIT = 40  # ticks after which a follower that does not hear from its leader stops serving: 8 s

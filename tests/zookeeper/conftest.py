@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.testing.servers.zookeeper import Servers, steady
 from tests.patience import give_servers_time
-from tests.zookeeper.ensemble import Servers, steady
 
 
 @pytest.fixture(scope="session")

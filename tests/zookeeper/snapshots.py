@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from zlib import adler32
 
-from tests.zookeeper.ensemble import Ensemble, Node
+from interlock.testing.servers.zookeeper import Ensemble, Node
 
 NO_DIGESTS = "-Dzookeeper.digest.enabled=false"
 SEAL = 13

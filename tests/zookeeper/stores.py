@@ -7,7 +7,7 @@ from typing import Any
 from interlock.backends.zookeeper import ZooKeeperStore
 from interlock.backends.zookeeper.link import Link
 from interlock.store import Store
-from tests.zookeeper.ensemble import until
+from interlock.testing.servers.zookeeper import until
 
 
 def link_of(store: Any) -> Link:

@@ -16,12 +16,12 @@ import interlock
 from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.proxy import proxied
+from interlock.testing.servers.tls import certificate, expired, shown_alone
+from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from tests.patience import PATIENCE, until
-from tests.redis.proxy import proxied
 from tests.redis.test_connecting import environment
-from tests.redis.tls import certificate, expired, shown_alone
-from tests.server_process import free_port
-from tests.zookeeper.ensemble import Ensemble, Servers, running
 
 
 def with_user(url: str, user: str) -> str:

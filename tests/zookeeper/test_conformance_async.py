@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from interlock.testing.conformance import StoreFactory, suites
+from interlock.testing.servers.zookeeper import steady
 from tests.full import second_face
 from tests.patience import give_requests_time
-from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 globals().update(second_face(suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from interlock.testing.conformance import StoreFactory, suites
+from interlock.testing.servers.zookeeper import steady
 from tests.patience import give_requests_time
-from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 _made = suites(StoreFactory(lambda: steady().fresh(), abandon=abandon))

@@ -15,12 +15,12 @@ import interlock
 from interlock import aio
 from interlock.errors import InterlockError, InvalidSetting, Unreached
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.zookeeper import Servers
 from tests.attacks.servers.between import OTHERS
 from tests.patience import PATIENCE, until
 from tests.redis.test_errors import answering
-from tests.server_process import free_port
 from tests.storm.way import Way
-from tests.zookeeper.ensemble import Servers
 from tests.zookeeper.stores import link_of
 
 CONNECT = 0.5  # seconds

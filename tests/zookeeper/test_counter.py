@@ -20,9 +20,9 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import paths, requests
 from interlock.backends.zookeeper.entry import Entry
 from interlock.model import Busy, Claim, Granted
+from interlock.testing.servers.zookeeper import running
 from interlock.urls import open_store
 from tests.patience import PATIENCE
-from tests.zookeeper.ensemble import running
 from tests.zookeeper.snapshots import NO_DIGESTS, move_counter
 
 

@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from interlock.testing.conformance import suites
+from interlock.testing.servers.zookeeper import steady
 from tests.field.kinds import Kind
 from tests.field.sentences import FIELD
-from tests.zookeeper.ensemble import steady
 from tests.zookeeper.stores import abandon
 
 

@@ -16,7 +16,7 @@ import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.guards.zookeeper import AsyncGuard, Guard
-from tests.zookeeper.ensemble import Servers
+from interlock.testing.servers.zookeeper import Servers
 
 
 @pytest.fixture

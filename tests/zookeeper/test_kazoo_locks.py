@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 
 import interlock
 from interlock.errors import ForeignKey
+from interlock.testing.servers.zookeeper import Servers
 from tests.patience import until
-from tests.zookeeper.ensemble import Servers
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import pytest
 import interlock
 from interlock.errors import StaleToken
 from interlock.testing.lag import stretched
+from interlock.testing.servers.process import die_with_parent
+from interlock.testing.servers.zookeeper import Servers
 from tests.house.source import ROOT
 from tests.patience import PATIENCE, until
-from tests.server_process import die_with_parent
-from tests.zookeeper.ensemble import Servers
 from tests.zookeeper.stores import link_of
 
 HOLDER = """
@@ -144,7 +144,7 @@ def test_a_forked_child_holds_nothing_and_begins_a_session_of_its_own(
 
 def test_a_server_that_is_lost_costs_no_lease(session: float) -> None:
     """The client goes to another server with the same session."""
-    from tests.zookeeper.ensemble import running
+    from interlock.testing.servers.zookeeper import running
 
     with running() as ensemble, interlock.connect(ensemble.fresh(session=20), ttl=20) as client:
         lease = client.lock("x").acquire()

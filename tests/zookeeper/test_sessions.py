@@ -39,10 +39,10 @@ from interlock.errors import (
 )
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.zookeeper import Servers, running
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
-from tests.server_process import free_port
-from tests.zookeeper.ensemble import Servers, running
 from tests.zookeeper.stores import expire, link_of
 
 

@@ -20,9 +20,9 @@ from interlock._runtime.threads import Threads
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests, wire
 from interlock.model import Busy, Claim, Gone, Granted
+from interlock.testing.servers.zookeeper import Ensemble, Node, Servers, running
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until
-from tests.zookeeper.ensemble import Ensemble, Node, Servers, running
 
 MULTITUDE = int(os.environ.get("INTERLOCK_WAITERS", 5000))
 TRIES = 3

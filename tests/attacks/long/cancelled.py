@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock import aio
 from interlock.testing.lag import Lag
-from tests.redis.server import Server, running
+from interlock.testing.servers.redis import Server, running
 
 BOUND = 0.5
 AFTER = 0.2  # seconds after which a task is cancelled

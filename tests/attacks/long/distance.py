@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import interlock
 from interlock import aio
+from interlock.testing.servers.redlock import quorum
 from tests.redlock.distant import far_away
-from tests.redlock.servers import quorum
 
 
 def sync_first(url: str, blocking: bool) -> bool:

@@ -12,7 +12,7 @@ import time
 
 import interlock
 from interlock.backends.redis.wire.keys import slot
-from tests.redis.clusters import SHARDS, SLOTS, fragile
+from interlock.testing.servers.cluster import SHARDS, SLOTS, fragile
 
 WAITERS = 40
 

@@ -21,33 +21,35 @@ def opened(kind: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/locks.db"
     elif kind == "redis":
-        from tests.redis.server import running  # here, not above: a program without servers needs no redis-py
+        from interlock.testing.servers.redis import (
+            running,  # here, not above: a program without servers needs no redis-py
+        )
 
         with running() as server:
             yield server.url()
     elif kind == "redlock":
-        from tests.redlock.servers import quorum
+        from interlock.testing.servers.redlock import quorum
 
         with quorum() as servers:
             yield servers.url()
     elif kind == "etcd":
-        from tests.etcd.cluster import running as cluster
+        from interlock.testing.servers.etcd import running as cluster
 
         with cluster() as members:
             yield members.url()
     elif kind == "zookeeper":
-        from tests.zookeeper.ensemble import running as ensemble
+        from interlock.testing.servers.zookeeper import running as ensemble
 
         # 60,000 leases of one client need more memory than small tests, and a larger buffer than usual (docs/backends/zookeeper.md).
         with ensemble(jvm=[f"-Djute.maxbuffer={BUFFER}", "-Xmx512m"]) as nodes:
             yield nodes.fresh(jute_maxbuffer=BUFFER)
     elif kind == "postgresql":
-        from tests.postgresql.server import running as postgres
+        from interlock.testing.servers.postgresql import running as postgres
 
         with postgres("max_connections=100") as database:
             yield database.url()
     else:
-        from tests.mysql.server import running as mariadb
+        from interlock.testing.servers.mysql import running as mariadb
 
         with mariadb() as database:
             yield database.url()

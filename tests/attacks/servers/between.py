@@ -14,9 +14,9 @@ import interlock
 from interlock import aio
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.proxy import proxied
 from tests.attacks.servers.site import Site, nothing_left
 from tests.patience import PATIENCE, until
-from tests.redis.proxy import proxied
 from tests.redis.test_errors import answering
 from tests.storm.way import Mode, Way
 

@@ -18,9 +18,9 @@ import interlock
 from interlock import aio
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.model import Standing
+from interlock.testing.servers.proxy import Proxy
 from tests.attacks.servers.site import Site
 from tests.patience import PATIENCE, until
-from tests.redis.proxy import Proxy
 
 MARK = "counted-once"
 MARKS = (

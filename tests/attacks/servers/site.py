@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import interlock
 from interlock.errors import StoreUnavailable
-from tests.server_process import freeze, thaw
+from interlock.testing.servers.process import freeze, thaw
 
 SESSION = 60.0  # seconds: no ttl of these attacks is longer
 

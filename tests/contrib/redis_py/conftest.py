@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from interlock.testing.servers.redis import Server, running
 from tests.contrib.redis_py.party import KINDS, Kind, Party
-from tests.redis.server import Server, running
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ from redis.exceptions import LockError, LockNotOwnedError
 from redis.lock import Lock as TheirLock
 
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.redis import Server
 from tests.contrib.redis_py.party import Kind, Party, attempts, beside, until
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 
 
 def test_it_is_a_lock_of_redis_py(party: Party, name: str) -> None:

@@ -17,9 +17,9 @@ import interlock
 from interlock._core.lease import Lease
 from interlock.contrib import redis_py
 from interlock.contrib.redis_py import AsyncLock, Lock, possession
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.redis import Server, running
 from tests.contrib.redis_py.party import OURS, Kind, Party, beside, until
-from tests.redis.server import Server, running
-from tests.server_process import free_port
 
 
 @pytest.fixture(params=OURS, ids=str)

@@ -17,9 +17,9 @@ import interlock
 from interlock import aio, blocking
 from interlock.contrib.redis_py import Lock, clients
 from interlock.testing.lag import at_most, stretched
+from interlock.testing.servers.redis import Server
 from tests.contrib.redis_py.party import OURS, Kind, Party, attempts, beside, until
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 
 TTL = stretched(0.6)
 

@@ -15,10 +15,10 @@ import redis
 from redis.exceptions import LockNotOwnedError
 
 from interlock.contrib.redis_py import Lock
+from interlock.testing.servers.redis import Server
 from tests.contrib.redis_py.party import KINDS, OURS, Kind, Party, until
 from tests.house.source import ROOT, SRC
 from tests.patience import PATIENCE
-from tests.redis.server import Server
 
 PLAIN = [kind for kind in KINDS if not kind.decoded]
 PAIRS = [(here, there) for here in PLAIN for there in PLAIN if here.ours or there.ours]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from interlock.backends.redis.wire.resp import command, reader
-from tests.redis.server import Server
+from interlock.testing.servers.redis import Server
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 """For nodes that are restarted and forget nothing."""

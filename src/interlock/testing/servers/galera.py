@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.mysql.server import Server
-from tests.patience import until
-from tests.server_process import free_port
+from interlock.testing.patience import until
+from interlock.testing.servers.mysql import Server
+from interlock.testing.servers.process import free_port
 
 AS_NOBODY = ["--user=nobody"] if os.getuid() == 0 else []
 """Below root, the program that receives the first node's files runs as nobody, and so must the server that reads them."""

@@ -18,12 +18,11 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
 
-from tests.house.source import ROOT
-from tests.patience import PATIENCE, until
+from interlock.testing.patience import PATIENCE, until
 
 KINDS = {
-    "etcd": ("tests.etcd.cluster", "EtcdCluster"),
-    "zookeeper": ("tests.zookeeper.ensemble", "Ensemble"),
+    "etcd": ("interlock.testing.servers.etcd", "EtcdCluster"),
+    "zookeeper": ("interlock.testing.servers.zookeeper", "Ensemble"),
 }
 """By kind, the class that starts such servers, names their `ports`, and closes them."""
 
@@ -62,9 +61,8 @@ def _locked(path: Path, how: int) -> int:
 def _start(kind: str, place: Path, ports: Path) -> None:
     with open(place / "log", "ab") as log:
         program = subprocess.Popen(
-            [sys.executable, "-m", "tests.shared_servers", kind, str(place)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+            [sys.executable, "-m", "interlock.testing.servers.shared", kind, str(place)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -21,17 +21,22 @@ from tempfile import mkdtemp
 from typing import Any
 from uuid import uuid4
 
-from tests.patience import PATIENCE, until
-from tests.server_process import die_with_parent, free_port, freeze, thaw
+from interlock.testing.patience import PATIENCE, until
+from interlock.testing.servers.process import (
+    ServerProcess,
+    die_with_parent,
+    find_program,
+    free_port,
+    freeze,
+    thaw,
+)
 
 # As a test needs it: nothing survives a power cut, but everything a crash of the server.
 QUICK = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB")
 
 
 def program(name: str) -> str:
-    found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}")) or [shutil.which(name) or ""]
-    assert found[-1], f"{name} is not installed: apt-get install postgresql"
-    return found[-1]
+    return find_program(name, "postgresql", f"/usr/lib/postgresql/*/bin/{name}")
 
 
 def _as_postgres() -> dict[str, Any]:
@@ -81,7 +86,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-class Server:
+class Server(ServerProcess):
     """One PostgreSQL server; `kill`, `restart` and signals are for tests that break it."""
 
     def __init__(
@@ -92,7 +97,6 @@ class Server:
         self.data = f"{self.folder}/data"
         self._settings = settings
         self._environment = environment
-        self._process: subprocess.Popen[Any] | None = None
         if data is None:
             subprocess.run(["cp", "-a", _template(), self.data], check=True)
 
@@ -131,11 +135,6 @@ class Server:
     def conninfo(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
     def url(self, schema: str = "interlock", *, user: str = "postgres", **options: object) -> str:
         query = "".join(f"&{name}={value}" for name, value in options.items())
         return f"postgresql://{user}@127.0.0.1:{self.port}/postgres?schema={schema}{query}"
@@ -173,24 +172,12 @@ class Server:
             self._process.wait(PATIENCE)
             self._process = None
 
-    def restart(self) -> None:
-        self.kill()
-        self.start()
-
     def freeze(self) -> None:
         """From now on no process of the server does anything."""
         freeze(*self.processes())
 
     def thaw(self) -> None:
         thaw(*self.processes())
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
 
     def terminate_backends(self, name: str = "interlock") -> int:
         """End the connections of our clients, as an operator does; how many there were."""
@@ -226,7 +213,7 @@ def fresh_schema() -> str:
     return f"t{uuid4().hex[:12]}"
 
 
-class Bouncer:
+class Bouncer(ServerProcess):
     """PgBouncer before a server."""
 
     def __init__(self, server: Server, mode: str = "transaction", **options: object) -> None:
@@ -250,13 +237,11 @@ class Bouncer:
         lines[1] += " user=postgres"
         Path(f"{self.folder}/pgbouncer.ini").write_text("\n".join(lines) + "\n")
         give(self.folder)
-        self._process: subprocess.Popen[Any] | None = None
 
     def start(self) -> None:
         import psycopg
 
-        path = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
-        assert os.path.exists(path), "pgbouncer is not installed: apt-get install pgbouncer"
+        path = find_program("pgbouncer", "pgbouncer")
         self._process = subprocess.Popen(
             [path, "-q", f"{self.folder}/pgbouncer.ini"],
             stdout=subprocess.DEVNULL,
@@ -277,12 +262,6 @@ class Bouncer:
     def url(self, schema: str = "interlock", **options: object) -> str:
         query = "".join(f"&{name}={value}" for name, value in options.items())
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres?schema={schema}{query}"
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
 
 @cache

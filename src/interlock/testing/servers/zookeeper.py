@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -14,9 +12,16 @@ from glob import glob
 from tempfile import mkdtemp
 from uuid import uuid4
 
-from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port, freeze, thaw
-from tests.shared_servers import ports_of
+from interlock.testing import patience
+from interlock.testing.patience import PATIENCE
+from interlock.testing.servers.process import (
+    ServerMissing,
+    ServerProcess,
+    die_with_parent,
+    find_program,
+    free_port,
+)
+from interlock.testing.servers.shared import ports_of
 
 TICK = 0.2  # seconds; the shortest session is two of them
 JARS = (
@@ -42,7 +47,7 @@ clientPort={port}
 """
 
 
-class Node:
+class Node(ServerProcess):
     """One server of an ensemble; signals and ends are for tests that break it."""
 
     def __init__(
@@ -53,7 +58,6 @@ class Node:
         self.peer_port, self.election_port = free_port(), free_port()
         self.folder = mkdtemp(prefix="interlock-zookeeper-")
         self._sync_limit, self._extra, self._jvm = sync_limit, extra, jvm
-        self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, members: Sequence[str]) -> None:
         """Write the settings; a server of its own has no members."""
@@ -73,10 +77,10 @@ class Node:
             file.write(f"{self.number}\n")
 
     def start(self) -> None:
-        java = shutil.which("java")
-        assert java, "java is not installed: apt-get install default-jre-headless"
+        java = find_program("java", "default-jre-headless")
         jars = [found for jar in JARS for found in glob(f"/usr/share/java/{jar}")]
-        assert jars, "ZooKeeper is not installed: apt-get install zookeeper"
+        if not jars:
+            raise ServerMissing("ZooKeeper", "zookeeper")
         with open(f"{self.folder}/log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -91,11 +95,6 @@ class Node:
                 stderr=log,
                 preexec_fn=_as_a_server,
             )
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def up(self) -> bool:
@@ -127,23 +126,6 @@ class Node:
             if key == name:
                 return int(float(value))
         raise AssertionError(f"no {name} in mntr")
-
-    def kill(self) -> None:
-        """As a crash does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def freeze(self) -> None:
-        freeze(self.pid)
-
-    def thaw(self) -> None:
-        thaw(self.pid)
-
-    def close(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Servers:
@@ -251,11 +233,7 @@ def _as_a_server() -> None:
 
 def until(fact: Callable[[], bool]) -> None:
     """Wait for a fact about servers: on a busy machine a JVM may take a minute to start and to find the others."""
-    patience = 3 * PATIENCE
-    end = time.monotonic() + patience
-    while not fact():
-        assert time.monotonic() < end, f"not so after {patience:g} s"
-        time.sleep(0.02)
+    patience.until(fact, 3 * PATIENCE, pause=0.02)
 
 
 @contextmanager

@@ -10,18 +10,17 @@ from contextlib import contextmanager
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
-
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from typing import TYPE_CHECKING, Any
 
 from interlock.backends.redis.wire.keys import slot
-from tests.redis import server
-from tests.redis.sentinels import until
-from tests.redis.server import Server, Some
-from tests.redis.tls import SecureServer
-from tests.server_process import free_port
+from interlock.testing.servers import redis as server
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.redis import Server, Some
+from interlock.testing.servers.sentinel import until
+from interlock.testing.servers.tls import SecureServer
+
+if TYPE_CHECKING:
+    import redis
 
 SHARDS = 3
 SLOTS = 16384
@@ -131,6 +130,10 @@ class RedisCluster:
 
     def admin(self, node: ClusterNode) -> redis.Redis:
         """A client that says at once that a node does not answer; redis-py would ask ten times more."""
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
         once = Retry(NoBackoff(), 0)
         return redis.Redis(
             port=node.port, password=self._password, socket_timeout=2, decode_responses=True, retry=once
@@ -176,6 +179,8 @@ class RedisCluster:
             self.ask(node, "CLUSTER", "SETSLOT", number, "NODE", target.id)
 
     def move_keys(self, number: int, source: ClusterNode, target: ClusterNode, most: int = 1000) -> None:
+        import redis
+
         with redis.Redis(port=source.port, password=self._password) as admin:
             keys: Any = admin.execute_command("CLUSTER", "GETKEYSINSLOT", number, most)
             for key in keys:
@@ -254,6 +259,8 @@ def _of_one() -> tuple[str, ...]:
 @contextmanager
 def _serving(node: Some, last: int) -> Iterator[Some]:
     with server.started(node):
+        import redis
+
         admin: Any
         with redis.Redis(port=node.port) as admin:
             admin.execute_command("CLUSTER ADDSLOTSRANGE", 0, last)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from tempfile import mkdtemp
-from typing import Any
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
@@ -21,15 +19,15 @@ from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.messages import STATUS, StatusAnswer
 from interlock.errors import InterlockError
-from tests.patience import PATIENCE
-from tests.server_process import free_port, freeze, start_program, thaw
-from tests.shared_servers import ports_of
+from interlock.testing.patience import PATIENCE, until
+from interlock.testing.servers.process import ServerProcess, find_program, free_port, start_program
+from interlock.testing.servers.shared import ports_of
 
 MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 
 
-class Member:
+class Member(ServerProcess):
     """One etcd process."""
 
     def __init__(self, name: str, folder: str, options: Sequence[str] = (), *, tls: bool = False) -> None:
@@ -38,13 +36,11 @@ class Member:
         self.folder = f"{folder}/{name}"
         self._scheme = "https" if tls else "http"
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
         self.peers = ""
         self.peer_address = f"http://127.0.0.1:{self.peer_port}"  # as the others are told
 
     def start(self) -> None:
-        program = os.environ.get("ETCD_PROGRAM") or shutil.which("etcd")
-        assert program, "etcd is not installed: apt-get install etcd-server"
+        program = os.environ.get("ETCD_PROGRAM") or find_program("etcd", "etcd-server")
         client = f"{self._scheme}://127.0.0.1:{self.port}"
         with open(f"{self.folder}.log", "ab") as log:
             self._process = start_program(
@@ -61,36 +57,6 @@ class Member:
                 stderr=log,
                 env={**os.environ, "GOMAXPROCS": "1"},
             )
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def kill(self) -> None:
-        """As a crash does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def freeze(self) -> None:
-        freeze(self.pid)
-
-    def thaw(self) -> None:
-        thaw(self.pid)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
 
     def status(self, timeout: float = 1.0) -> StatusAnswer | None:
         """What it says of itself; None if it does not answer."""
@@ -191,14 +157,6 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
-
-
-def until(fact: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    end = time.monotonic() + patience
-    while not (found := fact()):
-        assert time.monotonic() < end, f"not so after {patience:g} s"
-        time.sleep(0.02)
-    return found
 
 
 @contextmanager

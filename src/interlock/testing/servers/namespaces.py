@@ -1,7 +1,7 @@
 """Two zones of a network that can be cut apart, each a network namespace with servers and clients of its own.
 
 The namespaces are below one of their own, so nothing of this machine's network is touched, and all of it goes with the test.
-Whoever wants to be in a zone asks `python -m tests.redis.zones`, which holds a lock there and tells when it is lost.
+Whoever wants to be in a zone asks `python -m interlock.testing.servers.namespaces`, which holds a lock there and tells when it is lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 import interlock
 from interlock.errors import InterlockError
-from tests.patience import PATIENCE, until
-from tests.server_process import start_program
+from interlock.testing.patience import PATIENCE, until
+from interlock.testing.servers.process import start_program
 
 SERVICE = "mymaster"
 DOWN_AFTER = 500  # milliseconds
@@ -185,7 +185,15 @@ class ZoneClient:
     """
 
     def __init__(self, zone: Zone, url: str, name: str, ttl: float, again: bool) -> None:
-        argv = [sys.executable, "-m", "tests.redis.zones", url, name, str(ttl), "again" if again else "once"]
+        argv = [
+            sys.executable,
+            "-m",
+            "interlock.testing.servers.namespaces",
+            url,
+            name,
+            str(ttl),
+            "again" if again else "once",
+        ]
         self._process = zone.start(argv, stdout=subprocess.PIPE, text=True)
 
     def next(self, wanted: str) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.redis.server import Server
-from tests.server_process import free_port
+from interlock.testing.servers.process import free_port
+from interlock.testing.servers.redis import Server
 
 NAMES = "DNS:localhost,IP:127.0.0.1"
 

@@ -7,34 +7,35 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import redis
+from interlock.testing import patience
+from interlock.testing.patience import PATIENCE
+from interlock.testing.servers.process import find_program, free_port, start_program
+from interlock.testing.servers.redis import Server
 
-from tests.patience import PATIENCE
-from tests.redis.server import Server
-from tests.server_process import free_port, start_program
+if TYPE_CHECKING:
+    import redis
 
 SERVICE = "mymaster"
 
 
-def until(fact: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What `fact` says once that is true; a server that is not there yet says nothing."""
-    end = time.monotonic() + patience
-    while True:
+def until(fact: Callable[[], Any], longest: float = PATIENCE) -> Any:
+    """Return what `fact` answers once that is true; a server that is not there yet answers nothing."""
+    import redis
+
+    def told() -> Any:
         try:
-            if found := fact():
-                return found
+            return fact()
         except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError):
-            pass
-        assert time.monotonic() < end, f"not so within {patience:g} s"
-        time.sleep(0.01)
+            return None
+
+    return patience.until(told, longest, pause=0.01)
 
 
 class Watcher:
@@ -56,8 +57,7 @@ class Watcher:
             + (f"sentinel auth-pass {SERVICE} {password}\n" if password else "")
             + (f"requirepass s-{password}\nsentinel sentinel-pass s-{password}\n" if password else "")
         )
-        program = shutil.which("redis-server")
-        assert program, "redis-server is not installed: apt-get install redis-server"
+        program = find_program("redis-server", "redis-server")
         self._process = start_program(
             [program, str(file), "--sentinel"],
             stdout=subprocess.DEVNULL,
@@ -69,6 +69,8 @@ class Watcher:
         return self._process.pid
 
     def ask(self) -> redis.Redis:
+        import redis
+
         password = f"s-{self._password}" if self._password else None
         return redis.Redis(
             host=self._host, port=self.port, password=password, socket_timeout=1, decode_responses=True
@@ -162,6 +164,8 @@ class SentinelSet:
         return [server for server in self.servers.values() if server is not master]
 
     def admin(self, server: Server | None = None) -> redis.Redis:
+        import redis
+
         port = (server or self.master()).port
         return redis.Redis(port=port, password=self._password, socket_timeout=2, decode_responses=True)
 

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
@@ -18,10 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import pymysql
-
-from tests.patience import PATIENCE
-from tests.server_process import die_with_parent, free_port, freeze, thaw
+from interlock.testing.servers.process import ServerProcess, die_with_parent, find_program, free_port
 
 PLACES = 4  # of one server that are used in turn
 HASTY = (
@@ -39,7 +35,9 @@ def _template() -> Path:
 
     Test workers start at the same moment, so a file lock lets one of them make it while the others wait.
     """
-    version = subprocess.run(["mariadbd", "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run(
+        [find_program("mariadbd", "mariadb-server"), "--version"], capture_output=True, text=True, check=True
+    ).stdout
     name = f"interlock-mariadb-{getpass.getuser()}-{version.split()[2]}"
     folder = Path(tempfile.gettempdir(), name)
     with open(f"{folder}.lock", "w") as turn:
@@ -60,7 +58,7 @@ def _template() -> Path:
     return folder
 
 
-class Server:
+class Server(ServerProcess):
     """One mariadbd with a database `app`; `kill`, `restart` and signals are for tests that break it."""
 
     def __init__(
@@ -70,7 +68,6 @@ class Server:
         self.folder = tempfile.mkdtemp(prefix="interlock-mysql-", dir=parent)
         self._options = options
         self.environment = environment or {}
-        self._process: subprocess.Popen[bytes] | None = None
         self._fresh = True
         self._prefixes = cycle([f"t{number}_" for number in range(PLACES)])
 
@@ -81,12 +78,12 @@ class Server:
 
     def start(self, *, empty: bool = True) -> None:
         """Start it, with a new database if it is new; `empty=False` for a node that gets its databases from others."""
-        assert shutil.which("mariadbd"), "mariadbd is not installed: apt-get install mariadb-server"
+        program = find_program("mariadbd", "mariadb-server")
         self.prepare()
         with open(f"{self.folder}/log", "ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
+                    *(program, "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
                     *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
                     *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
                     f"--tmpdir={self.folder}",  # a server that starts removes what others keep in a folder that they share
@@ -97,15 +94,10 @@ class Server:
                 preexec_fn=die_with_parent,
                 env=os.environ | self.environment,
             )
-        self._await_ready()
+        self._await_ready(self._answers)
         if self._fresh and empty:
             self.run("create database app")
         self._fresh = False
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def url(
         self, prefix: str = "interlock_", user: str = "root", scheme: str = "mysql", **options: str
@@ -135,7 +127,10 @@ class Server:
             )
         return self.url(prefix, **options)
 
-    def connect(self, user: str = "root", database: str = "app", **settings: Any) -> pymysql.Connection[Any]:
+    def connect(self, user: str = "root", database: str = "app", **settings: Any) -> Any:
+        """Return a connection of PyMySQL."""
+        import pymysql
+
         given: dict[str, Any] = {
             "ssl_disabled": True
         } | settings  # TLS would load all certificates of the system
@@ -152,37 +147,6 @@ class Server:
                 rows = cursor.fetchall()
         return rows
 
-    def kill(self) -> None:
-        """As a crash does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self) -> None:
-        self.kill()
-        self.start()
-
-    def freeze(self) -> None:
-        """From now on it reads nothing."""
-        freeze(self.pid)
-
-    def thaw(self) -> None:
-        thaw(self.pid)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """A server that accepts connections and answers nothing."""
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
-
-    def close(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
@@ -190,17 +154,6 @@ class Server:
                 return len(probe.recv(64)) > 4
         except OSError:
             return False
-
-    def _await_ready(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while not self._answers():
-            assert self._process is not None
-            assert self._process.poll() is None, f"mariadbd ended at once: {self._log()}"
-            assert time.monotonic() < end, f"mariadbd is not ready after {PATIENCE:g} s: {self._log()}"
-            time.sleep(0.02)
-
-    def _log(self) -> str:
-        return Path(self.folder, "log").read_text(errors="replace")[-2000:]
 
 
 @contextmanager

@@ -1,0 +1,20 @@
+"""Real servers on throw-away folders and free ports, for tests and demonstrations that break them.
+
+| module | starts |
+|---|---|
+| `process` | what all have in common: a free port, an end with the harness, freezing, killing, what is missing |
+| `redis` | one redis-server; with `tls`, one that speaks TLS |
+| `sentinel` | a master, its replicas, and three sentinels |
+| `cluster` | a Redis Cluster of three shards |
+| `redlock` | several independent redis-servers |
+| `etcd`, `zookeeper` | a cluster of three, or of another size |
+| `postgresql` | a server, and PgBouncer before it |
+| `mysql`, `galera` | a MariaDB server, and a cluster of two |
+| `proxy` | a TCP proxy that delays, drops and cuts |
+| `namespaces` | two network namespaces with a link that can be cut |
+| `shared` | servers that all workers of one test run share |
+
+Every server is a `ServerProcess`: `start`, `url`, `freeze`, `thaw`, `kill`, `restart`, `close`. A program that is
+not installed raises `ServerMissing`, which names its package. A client library is imported only where a server is
+asked through it.
+"""
