@@ -194,7 +194,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: a client that is closed in the midst of a hand-off stays in the file",
         "its log is never moved into the file, and a later fork inherits the connection",
-        Code(DATABASE, "Database._quickly", "if self.closed:\n    ...", "if False:\n    ..."),
+        Code(DATABASE, "Database.run", "if self.closed:\n    ...", "if False:\n    ..."),
         tests=Tests("tests/sqlite/test_critical_section.py", "in_the_midst_of_a_hand_off"),
     ),
     mutant(
@@ -202,7 +202,7 @@ MUTANTS: list[Mutant] = [
         "a client's own threads cost it its leases",
         Code(
             DATABASE,
-            "Database._quickly",
+            "Database.run",
             "self._urgent_until <= now < self._verify_at",
             "now < self._verify_at",
         ),
@@ -224,9 +224,9 @@ MUTANTS: list[Mutant] = [
         "after Ctrl-C its snapshot stays, and what is read next is old",
         Code(
             DATABASE,
-            "Database._quickly",
-            "if section.take(False) and (connection := self._connection) is not None:\n    ...",
-            "if section.take(False) and (connection := self._cursor) is not None:\n    ...",
+            "Database._enter",
+            "self._reader = Transaction(connection, self._cursor, 0.0, life, alive)",
+            "self._reader = Transaction(self._cursor, self._cursor, 0.0, life, alive)",
         ),
         tests=SNAPSHOT,
     ),
@@ -577,7 +577,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: renewals wait their turn",
         "a client's own threads cost it its leases",
-        Code(DATABASE, "Database._alone", "self._urgent_until = self.clock.now() + URGENT", "pass"),
+        Code(DATABASE, "Database._alone", "self._urgent_until = self.clock.now() + URGENT_S", "pass"),
         tests=Tests("tests/sqlite/test_critical_section.py", "renewals_come_before"),
     ),
     mutant(

@@ -205,7 +205,7 @@ def test_a_hand_off_gives_way_to_a_renewal(store: SqliteStore) -> None:
     database: Database = store._database
     now = database.clock.now()
     database._urgent_until = now + 0.05
-    done_at, _ = database.write_quickly(now + PATIENCE, now, lambda tx: tx.now)
+    done_at, _ = database.write(now + PATIENCE, lambda tx: tx.now)
     assert done_at >= now + 0.05
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_is_closed_in_the_midst_of_a_hand_off_leaves_the_file(stor
     assert isinstance(drive(store.claim(claim())), Granted)
     database: Database = store._database
     now = database.clock.now()
-    database.write_quickly(now + PATIENCE, now, lambda tx: database.close())
+    database.write(now + PATIENCE, lambda tx: database.close())
     assert not database.connected
 
 

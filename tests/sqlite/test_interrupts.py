@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite import SqliteStore
 from interlock.backends.sql.sqlite.file.inodes import UnmovedFunction
+from interlock.backends.sql.sqlite.tables import reading
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.model import Busy, Claim, Granted
@@ -125,20 +125,20 @@ def test_a_statement_that_is_interrupted_before_its_rows_are_fetched_keeps_no_ol
     assert not drive(store.inspect("r")).standings
 
 
-def test_a_look_for_a_grant_that_is_interrupted_keeps_no_old_snapshot(opened: Open) -> None:
+def test_a_look_for_a_grant_that_is_interrupted_keeps_no_old_snapshot(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, other = opened(), opened()
     assert isinstance(drive(store.claim(claim(id="a"))), Granted)
-    database = store._database
-    read = database._read_verified
 
-    def be_struck(connection: Any, statement: str, values: tuple[object, ...]) -> None:
-        connection.execute(statement, values)  # and before it fetches:
+    def be_struck(tx: Transaction, resource: str, id: str) -> None:
+        tx.execute(CLAIMS["admitted"], (resource, id))  # and before it fetches:
         raise KeyboardInterrupt
 
-    database._read_verified = be_struck  # type: ignore[assignment,method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        drive(store._look_for_grant(claim(id="a"), store.now() + PATIENCE))
-    database._read_verified = read  # type: ignore[method-assign]
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "admitted", be_struck)
+        with pytest.raises(KeyboardInterrupt):
+            drive(store._look_for_grant(claim(id="a"), store.now() + PATIENCE))
     assert drive(other.release("r", "a"))
     assert not drive(store.inspect("r")).standings
 

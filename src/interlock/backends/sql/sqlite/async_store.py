@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from interlock._core.drive import drive
@@ -10,7 +11,8 @@ from interlock.backends.kit.executor_thread import ExecutorThread
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.sqlite.file.database import Database
 from interlock.backends.sql.sqlite.notifier import Notifier
-from interlock.backends.sql.sqlite.store import ADMITTED, SqliteStore
+from interlock.backends.sql.sqlite.store import SqliteStore
+from interlock.backends.sql.sqlite.tables import reading
 from interlock.backends.sql.steps import Rows
 from interlock.model import Claim, ClaimAnswer
 from interlock.store import IO_TIMEOUT, Store
@@ -39,8 +41,8 @@ class AsyncSqliteStore(SqliteStore):
         return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
 
     async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
-        read = self._database.read_verified
-        return await self._executor.run(read, now, ADMITTED, (resource, id), timeout=until - now)
+        read = partial(self._database.read, verified=True)
+        return await self._executor.run(read, reading.admitted, resource, id, timeout=until - now)
 
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
         return await self._executor.run(self._blocking._do, step, args, timeout=until - self.now())

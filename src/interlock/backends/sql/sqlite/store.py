@@ -55,7 +55,6 @@ TRAITS = Traits(
 
 CLAIM_IDLE = CLAIMS["claim_idle"]
 RELEASE_ALONE = CLAIMS["release_alone"]
-ADMITTED = CLAIMS["admitted"]
 SWEEP_WRITES = 64  # between two slices of the sweep, which costs no round trip here
 SWEEP_SECONDS = 2.0
 CLOSING = 1.0  # seconds for the last question to the file
@@ -152,7 +151,7 @@ class SqliteStore(SqlStore):
         crowded = self._crowded and self._crowded.get(resource, 0.0) > now
         if linger <= 0 and not crowded and self.release_alone(resource, id, until):
             return True
-        ((stood, _),), rings = self._database.write_quickly(until, now, claims.release, resource, id, linger)
+        ((stood, _),), rings = self._database.write(until, claims.release, resource, id, linger)
         if rings:
             self._notifier.ring(rings)
         return bool(stood)
@@ -209,7 +208,7 @@ class SqliteStore(SqlStore):
 
     async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
         """The claim as a holder: token, ttl and lapse."""
-        return self._database.read_verified(until, now, ADMITTED, (resource, id))
+        return self._database.read(until, reading.admitted, resource, id, verified=True)
 
     # ---- steps --------------------------------------------------------------------
 
@@ -219,7 +218,7 @@ class SqliteStore(SqlStore):
     def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
         """Run a step; `until` bounds its patience: see `Database.run`."""
         if step == steps.RENEW:
-            found, rings = self._database.write_first(until, claims.renew, *args)
+            found, rings = self._database.write(until, claims.renew, *args, urgent=True)
         elif step in READS:
             return self._database.read(until, READS[step], *args)
         elif step == steps.FIND:

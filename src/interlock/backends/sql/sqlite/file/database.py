@@ -1,7 +1,20 @@
-"""One connection to the lock file, and the one way to use it: short transactions with bounded patience.
+"""One connection to the lock file, and the three ways to use it: `single`, `write` and `read`.
 
-If SQLite answers that the file is busy, we sleep for short random times outside the critical section and try
-again.
+All of them are short transactions. Each is tried at once, without a wait, if no other thread uses the
+connection; after that it waits for its turn. If SQLite answers that the file is busy, we sleep for short
+random times outside the critical section and try again, until the call's time is up.
+
+**Is it still our file?** Somebody may remove the lock file or put another one under its name at any time. We
+would go on in the file that is open here, and those who come later in the one that they find: two holders. So
+whatever is granted, or written at all, counts only if the names still led to the open files at an instant at
+which nobody else could write to them.
+
+| way | when it looks at the names |
+|---|---|
+| `single` | inside the statement, which asks our `unmoved()`, and changes no row if they did not |
+| `write` | after `begin immediate`, while we have the write lock; otherwise `Moved`, and nothing is written |
+| `read(..., verified=True)` | after the rows were read, for a grant; a writer of that instant is waited for |
+| `read` | at most `VERIFY_EVERY_S` ago, as all others do before they begin: nobody is let in by what it finds |
 
 Fork: SQLite keeps track of a process's file locks in its own memory. A forked child inherits that memory, but
 the kernel does not give it the locks. A child that opened the file again would believe that it is protected,
@@ -45,14 +58,14 @@ from interlock.store import IO_TIMEOUT
 
 T = TypeVar("T")
 
-FIRST_NAP = 0.0002
-LONGEST_NAP = 0.004
-URGENT = 0.05  # seconds for which other threads give way to an urgent write, unless it asks again
-URGENT_NAP = 0.001
-VERIFY_EVERY = 0.25  # seconds between two checks that the file is still the one we opened
-STRUCK = "user-defined function raised exception"
-OPENINGS = 3  # attempts to open a file of which SQLite says that it is damaged, or the like
-FORK_PATIENCE = 1.0  # seconds that a fork waits for transactions of other threads
+FIRST_NAP_S = 0.0002
+LONGEST_NAP_S = 0.004
+URGENT_S = 0.05  # seconds for which other threads give way to an urgent write, unless it asks again
+URGENT_NAP_S = 0.001
+VERIFY_EVERY_S = 0.25  # seconds between two checks that the file is still the one we opened
+STRUCK_MESSAGE = "user-defined function raised exception"
+MAX_OPENINGS = 3  # attempts to open a file of which SQLite says that it is damaged, or the like
+FORK_WAIT_S = 1.0  # seconds that a fork waits for transactions of other threads
 
 
 class GiveWay(Exception):
@@ -109,16 +122,75 @@ class Database:
         """Open the file if it is not open; `StoreUnfit` if it cannot be used."""
         self.run(self.clock.now() + IO_TIMEOUT, sqlite3.Connection.cursor)
 
-    def run(self, until: float, step: Callable[..., T], *args: Any) -> T:
-        """Return what `step` returns. It runs alone on the connection, again and again while other processes
-        lock the file.
+    # ---- the three ways ---------------------------------------------------------------
+
+    def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool | None:
+        """Run a statement that is a transaction by itself; return whether it has changed its one row.
+
+        None if it could not be run without a wait, and `until` is over. The statement is given `values`, and
+        our life after them. Most claims and releases go this way: the first part is that of `run`, without
+        a call of a step.
+        """
+        section, missed = self._section, False
+        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
+            try:
+                with section:
+                    if section.take(False) and (cursor := self._cursor) is not None:
+                        cursor.execute(statement, values + (self.liveness.life,))  # noqa: RUF005 - quicker
+                        return cursor.rowcount == 1 or self._struck()
+                    missed = True
+            except (sqlite3.Error, Unsettled, Moved):
+                pass  # other processes lock the file, or worse: the next try meets it again, and handles it
+            except RuntimeError as error:
+                unmask(error, missed)
+        if until <= now:
+            return None
+        return self._run_in_turn(until, False, self._single, (statement, values))
+
+    def write(
+        self, until: float, work: Callable[..., T], *args: Any, urgent: bool = False
+    ) -> tuple[T, Rings]:
+        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now.
+
+        An `urgent` one, a renewal, goes ahead of all other threads of this process that want the connection.
+        """
+        return self.run(until, self._transact, work, args, urgent=urgent)
+
+    def read(self, until: float, work: Callable[..., T], *args: Any, verified: bool = False) -> T:
+        """Return what `work(transaction, *args)` returns, which runs one statement that reads.
+
+        `verified` is for what a grant is based on: see the head of this file.
+        """
+        found: T = self.run(until, self._read_verified if verified else self._read, work, args)
+        return found
+
+    # ---- how they run -----------------------------------------------------------------
+
+    def run(self, until: float, step: Callable[..., T], *args: Any, urgent: bool = False) -> T:
+        """Return what `step(connection, *args)` returns. It runs alone on the connection, again and again
+        while other processes lock the file.
 
         Raises `StoreUnavailable` if they still do at `until`.
         """
-        return self._run(until, False, step, args)
+        section, missed = self._section, False
+        now = self.clock.now()
+        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
+            try:
+                with section:
+                    if section.take(False) and (connection := self._connection) is not None:
+                        result = step(connection, *args)
+                        if self.closed:  # from within, by a signal handler
+                            self._drop()
+                        return result
+                    missed = True
+            except (sqlite3.Error, Moved):
+                pass  # nothing was done; the next try meets it again, and handles it
+            except RuntimeError as error:
+                unmask(error, missed)
+        return self._run_in_turn(until, urgent, step, args)
 
-    def _run(self, until: float, urgent: bool, step: Callable[..., T], args: tuple[Any, ...]) -> T:
-        nap = FIRST_NAP
+    def _run_in_turn(self, until: float, urgent: bool, step: Callable[..., T], args: tuple[Any, ...]) -> T:
+        nap = FIRST_NAP_S
         while True:
             try:
                 return self._alone(until, urgent, step, args)
@@ -137,51 +209,11 @@ class Database:
             if now >= until or self.surrounded():
                 raise failure from cause
             time.sleep(min(until - now, nap * (0.25 + self._random())))
-            nap = min(URGENT_NAP if urgent else LONGEST_NAP, nap * 2)
-
-    def single(self, until: float, now: float, statement: str, values: tuple[object, ...]) -> bool | None:
-        """Run a statement that is a transaction by itself; return whether it has changed its one row.
-
-        None if it could not be run without a wait, and `until` is over. The statement is given `values`, and
-        our life after them. Most claims and releases go this way: it is `run` in fewer steps.
-        """
-        section, missed = self._section, False
-        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
-            try:
-                with section:
-                    if section.take(False) and (cursor := self._cursor) is not None:
-                        cursor.execute(statement, values + (self.liveness.life,))  # noqa: RUF005 - quicker
-                        return cursor.rowcount == 1 or self._struck()
-                    missed = True
-            except (sqlite3.Error, Unsettled, Moved):
-                pass  # other processes lock the file, or worse: `run` below handles it
-            except RuntimeError as error:
-                unmask(error, missed)
-        return self.run(until, self._single, statement, values) if until > now else None
+            nap = min(URGENT_NAP_S if urgent else LONGEST_NAP_S, nap * 2)
 
     def _single(self, connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> bool:
         changed = connection.execute(statement, (*values, self.liveness.life)).rowcount == 1
         return changed or self._struck()
-
-    def _quickly(self, until: float, now: float, step: Callable[..., T], *args: Any) -> T:
-        """As `run`, in fewer steps if nobody else uses the connection, and the files were looked at
-        lately: hand-offs go this way.
-        """
-        section, missed = self._section, False
-        if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
-            try:
-                with section:
-                    if section.take(False) and (connection := self._connection) is not None:
-                        result = step(connection, *args)
-                        if self.closed:  # from within, by a signal handler
-                            self._drop()
-                        return result
-                    missed = True
-            except (sqlite3.Error, Moved):
-                pass  # nothing was done; `run` below meets it again, and handles it
-            except RuntimeError as error:
-                unmask(error, missed)
-        return self.run(until, step, *args)
 
     def _struck(self) -> Literal[False]:
         """Raise what struck while a statement asked for `unmoved()`, if anything did: the statement has
@@ -202,7 +234,7 @@ class Database:
         if section.owned():
             raise errors.called_from_within(self.path)
         if urgent:  # a time, not a flag: if this is interrupted, nobody has to take it back
-            self._urgent_until = self.clock.now() + URGENT
+            self._urgent_until = self.clock.now() + URGENT_S
         try:
             with section:
                 if section.take(False) or section.take(True, max(0.0, until - self.clock.now())):
@@ -230,9 +262,9 @@ class Database:
             return errors.unavailable(self.path)
         if self._connection is None:  # while it was opened; perhaps files were removed just then
             self._refused += 1
-            again = self._refused < OPENINGS
+            again = self._refused < MAX_OPENINGS
         else:
-            struck = str(error) == STRUCK  # twice in a row: the witness is no more
+            struck = str(error) == STRUCK_MESSAGE  # twice in a row: the witness is no more
             again = struck or self._identity is None or not self._identity.holds()
             unmoved, self._verify_at, self._unmoved = self._unmoved, 0.0, None  # the next step sees to it
             if unmoved is not None:
@@ -241,12 +273,7 @@ class Database:
             return errors.unavailable(self.path)
         raise errors.translated(error, self.path) from error
 
-    def read(self, until: float, work: Callable[..., T], *args: Any) -> T:
-        """Return what `work(transaction, *args)` returns, which runs one statement that reads. See `run`."""
-        found: T = self._run(until, False, self._look, (work, args))
-        return found
-
-    def _look(self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+    def _read(self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]) -> T:
         reader = self._reader
         assert reader is not None
         reader.now = self.clock.now()
@@ -257,35 +284,15 @@ class Database:
         except errors.ODD_ROW as error:
             raise errors.odd_row(self.path, error) from error
 
-    def read_verified(
-        self, until: float, now: float, statement: str, values: tuple[object, ...]
-    ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that reads, for what a grant is based on: the files' names led to
-        them even after that.
-        """
-        return self._quickly(until, now, self._read_verified, statement, values)
-
     def _read_verified(
-        self, connection: sqlite3.Connection, statement: str, values: tuple[object, ...]
-    ) -> list[tuple[Any, ...]]:
-        found = connection.execute(statement, values).fetchall()
+        self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
+    ) -> T:
+        found = self._read(connection, work, args)
         assert self._identity is not None
         if not self._identity.holds_still():
             self._wait_for_writers(connection)
             raise Moved
         return found
-
-    def write(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """Return what `work(transaction, *args)` returns, once it is committed, and whom to ring now."""
-        return self._run(until, False, self._transact, (work, args))
-
-    def write_first(self, until: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """As `write`, ahead of all other threads of this process that want the connection: for renewals."""
-        return self._run(until, True, self._transact, (work, args))
-
-    def write_quickly(self, until: float, now: float, work: Callable[..., T], *args: Any) -> tuple[T, Rings]:
-        """As `write`, in fewer steps if possible: for what somebody waits for."""
-        return self._quickly(until, now, self._transact, work, args)
 
     def _transact(
         self, connection: sqlite3.Connection, work: Callable[..., T], args: tuple[Any, ...]
@@ -328,7 +335,7 @@ class Database:
         if self._unmoved is None:
             self._unmoved = UnmovedFunction(self._identity)
             connection.create_function("unmoved", 0, self._unmoved.ask)
-        self._verify_at = self.clock.now() + (self._identity.date() or VERIFY_EVERY)
+        self._verify_at = self.clock.now() + (self._identity.date() or VERIFY_EVERY_S)
 
     def _wait_for_writers(self, connection: sqlite3.Connection) -> None:
         """Make sure that nobody is in the middle of a write to the files that are open here; busy if
@@ -438,7 +445,7 @@ class Database:
         if section.owned():
             return  # in the middle of a step of this very thread
         self._forking = True  # first: whatever strikes here, the section is given back below
-        if section.take(True, FORK_PATIENCE):
+        if section.take(True, FORK_WAIT_S):
             self._drop()
 
     def after_fork_in_parent(self) -> None:

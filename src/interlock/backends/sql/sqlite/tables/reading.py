@@ -37,6 +37,11 @@ def find(tx: Transaction, resource: str, id: str) -> Rows:
     return []
 
 
+def admitted(tx: Transaction, resource: str, id: str) -> Rows:
+    """The claim as a holder, lapsed or not: its token, ttl and lapse."""
+    return tx.execute(CLAIMS["admitted"], (resource, id)).fetchall()
+
+
 def outlived(tx: Transaction, life: int) -> bool:
     """Whether any claim of a process stands, on whatever resource."""
     (stands,) = tx.execute(CLAIMS["outlived"], (life, tx.now)).fetchone()
