@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from interlock.errors import Unsupported
 from interlock.guards.sql.dbapi import commits_each, settled
@@ -102,7 +102,7 @@ def _only_database(session: Any) -> Any:
     """The engine or connection of a session; `Unsupported` if it has several."""
     blocking = getattr(session, "sync_session", session)
     orm: Any = import_module("sqlalchemy.orm")
-    own: Any = type(blocking)
+    own = cast(Any, type(blocking))
     by_table = blocking.binds if hasattr(blocking, "binds") else blocking._Session__binds  # before 2.1
     binds = list(by_table.values())
     if own.get_bind is not orm.Session.get_bind:  # a session that chooses by itself
@@ -126,8 +126,7 @@ def _mappers(orm: Any) -> list[Any]:
     """All mapped classes of the program, and None."""
     found: list[Any] = [None]
     # Private, and the only list there is: where a later version has none, a session's own choice is trusted.
-    registries: Any = getattr(orm.mapperlib, "_all_registries", list)()
-    for registry in registries:
+    for registry in cast("list[Any]", getattr(orm.mapperlib, "_all_registries", list)()):
         found.extend(registry.mappers)
     return found
 

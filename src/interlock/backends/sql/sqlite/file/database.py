@@ -11,7 +11,7 @@ which nobody else could write to them.
 
 | way | when it looks at the names |
 |---|---|
-| `single` | inside the statement, which asks our `unmoved()`, and changes no row if they did not |
+| `single` | inside the statement, which asks `unmoved()` and changes no row unless it says yes |
 | `write` | after `begin immediate`, while we have the write lock; otherwise `Moved`, and nothing is written |
 | `read(..., verified=True)` | after the rows were read, for a grant; a writer of that instant is waited for |
 | `read` | at most `VERIFY_EVERY_S` ago, as all others do before they begin: nobody is let in by what it finds |
@@ -128,8 +128,8 @@ class Database:
         """Run a statement that is a transaction by itself; return whether it has changed its one row.
 
         None if it could not be run without a wait, and `until` is over. The statement is given `values`, and
-        our life after them. Most claims and releases go this way: the first part is that of `run`, without
-        a call of a step.
+        our life after them. Most claims and releases go this way: it begins as `run` does, without the call
+        of a step and without asking the clock again.
         """
         section, missed = self._section, False
         if self._urgent_until <= now < self._verify_at and not section.owned() and getpid() == _process:
