@@ -16,14 +16,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import wraps
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import events, urls
 from interlock._api.construction import made
+from interlock._api.decorated import (
+    LOCK_INSIDE,
+    NOT_SKIPPED,
+    UNFINISHED,
+    refuse_context_manager,
+    refuse_generator,
+    require_coroutine,
+    rewrapped,
+    unfinished,
+)
 from interlock._api.mixins import (
     BarrierMixin,
     ClientMixin,
@@ -52,22 +62,12 @@ from interlock._core.election import Leader
 from interlock._core.multilock import MultiAttempt
 from interlock._core.runtime import Owner
 from interlock._runtime import lifetimes
-from interlock._runtime.generators import (
-    UNFINISHED,
-    Iteration,
-    kind_of,
-    refuse_context_manager,
-    refuse_generator,
-    require_coroutine,
-    rewrapped,
-    unfinished,
-)
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
 from interlock._support.inline_resume import task_of
 from interlock._support.log import Log, callback_reporter
-from interlock.errors import NotHeld, Skipped
+from interlock.errors import Skipped
 from interlock.model import Queue, Standing, Value
 
 if sys.version_info >= (3, 12):
@@ -100,7 +100,6 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
-A = TypeVar("A", bound=AsyncIterator[Any])
 
 if TYPE_CHECKING:
 
@@ -235,32 +234,6 @@ class MultiLease(MultiLeaseMixin[Lease]):
         return self._multi.give_back(self.leases, None, by=self._multi.client.runtime.owner())
 
 
-class _Steps(Iteration):
-    """The steps of an async generator: a loss cancels a step that runs, but not its caller between two steps.
-
-    The `async with` around the generator begins the body of the first step and ends that of the last.
-    """
-
-    def __init__(self, leases: Sequence[Lease], function: object, *, moves: bool = True) -> None:
-        super().__init__(leases, function, moves=moves)
-        self._running = leases
-
-    def resume(self) -> NotHeld | None:
-        loss = super().resume()
-        for lease in self._running:
-            if loss is None:
-                lease._begin_body()
-            else:
-                # The generator gets the loss as an exception, and needs no cancellation.
-                lease._enter_body_of_lost()
-        return loss
-
-    def suspend(self) -> None:
-        super().suspend()
-        for lease in self._running:
-            lease._end_body(None)
-
-
 class _Decorator(DecoratorMixin):
     """A context manager that also works as a decorator."""
 
@@ -270,30 +243,23 @@ class _Decorator(DecoratorMixin):
 
         __aexit__ = _aexit
 
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]]
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
-    @overload
-    def __call__(self, function: Callable[P, A]) -> Callable[P, A]: ...
-    def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a function: each call takes a lease of its own and runs the function under it.
 
         Parts of the name may come from the arguments of a call, as in "ship:{order_id}"; write {{ and }} for
         braces that belong to the name. A name that no call can fill in raises `InvalidName` here.
 
-        A generator holds its lease from its first step until it ends, is closed or is garbage.
+        A generator function raises TypeError, because no task owns a generator: take the lock inside it.
         """
         if (method := rewrapped(self, function)) is not None:
-            return cast("Callable[P, Any]", method)
-        refuse_context_manager(function, asynchronous=True)
-        if kind_of(function) == "async generator function":
-            return self._over_generator(function)
+            return cast("Callable[P, Coroutine[Any, Any, R]]", method)
+        refuse_context_manager(function)
+        refuse_generator(function, LOCK_INSIDE)
         require_coroutine(function)
         lock = self._for_calls(function)
 
         @wraps(function)
-        async def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             async with lock(args, kwargs):
                 result = await function(*args, **kwargs)
                 if type(result) in UNFINISHED:
@@ -301,41 +267,6 @@ class _Decorator(DecoratorMixin):
                 return result
 
         return guarded
-
-    def _over_generator(
-        self, function: Callable[P, AsyncGenerator[Any, Any]]
-    ) -> Callable[P, AsyncGenerator[Any, Any]]:
-        lock = self._for_calls(function)
-
-        @wraps(function)
-        async def guarded(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Any, Any]:
-            async with lock(args, kwargs) as held:
-                body, generator = self._lend_to_generator(held, function), function(*args, **kwargs)
-                step = generator.asend(None)
-                while True:
-                    try:
-                        item = await step
-                    except StopAsyncIteration:
-                        return
-                    body.suspend()
-                    try:
-                        sent = yield item
-                    except GeneratorExit:
-                        body.resume()
-                        await generator.aclose()
-                        raise
-                    except BaseException as error:
-                        body.resume()
-                        step = generator.athrow(error)
-                    else:
-                        loss = body.resume()
-                        step = generator.asend(sent) if loss is None else generator.athrow(loss)
-
-        return guarded
-
-    def _lend_to_generator(self, held: Any, function: object) -> _Steps:
-        """Make the generator the owner of the lease for as long as it is iterated."""
-        return _Steps([held], function)
 
 
 class _Context(Named):
@@ -421,9 +352,6 @@ class RLock(_AnyLock):
     """A lock that its owner, a thread or a task, may take again: same lease, same token, and no request to
     the store.
     """
-
-    def _lend_to_generator(self, held: Lease, function: object) -> _Steps:
-        return _Steps([held], function, moves=False)
 
 
 class ReadLock(RLock):
@@ -535,9 +463,6 @@ class MultiLock(MultiLockMixin, _Decorator):
     else:
         __aexit__ = ExitMethod(_leave_soon)
 
-    def _lend_to_generator(self, held: MultiLease, function: object) -> _Steps:
-        return _Steps(held.leases, function)
-
 
 class Once(OnceMixin, _Context):
     """Run something once at a time among all workers: the first one runs it, and the others do not wait.
@@ -553,8 +478,8 @@ class Once(OnceMixin, _Context):
         """Decorate a function: each call runs it under a lease of its own, or skips it."""
         if (method := rewrapped(self, function)) is not None:
             return cast("Callable[P, Coroutine[Any, Any, R | Skipped]]", method)
-        refuse_context_manager(function, asynchronous=True)
-        refuse_generator(function)
+        refuse_context_manager(function)
+        refuse_generator(function, NOT_SKIPPED)
         require_coroutine(function)
         holding = self._once.over(function)
 

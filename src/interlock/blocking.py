@@ -8,7 +8,7 @@ of the two in step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
@@ -48,7 +48,6 @@ from interlock.model import Queue, Standing, Value
 
 if TYPE_CHECKING:
     from interlock._core.election import Leader
-    from interlock._runtime.generators import Iteration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,49 +135,26 @@ class _Decorator(DecoratorMixin):
         Parts of the name may come from the arguments of a call, as in "ship:{order_id}"; write {{ and }} for
         braces that belong to the name. A name that no call can fill in raises `InvalidName` here.
 
-        A generator holds its lease from its first step until it ends, is closed or is garbage.
+        A generator function raises TypeError, because no thread owns a generator: take the lock inside it.
         """
-        from interlock._runtime import generators  # here, not above: `import interlock` stays light
+        from interlock._api import decorated  # here, not above: `import interlock` stays light
 
-        if (method := generators.rewrapped(self, function)) is not None:
+        if (method := decorated.rewrapped(self, function)) is not None:
             return cast("Callable[P, R]", method)
-        generators.refuse_coroutine(function)
-        generators.refuse_context_manager(function, asynchronous=False)
-        if generators.kind_of(function) == "generator function":
-            return cast("Callable[P, R]", self._over_generator(cast(Any, function)))
+        decorated.refuse_coroutine(function)
+        decorated.refuse_context_manager(function)
+        decorated.refuse_generator(function, decorated.LOCK_INSIDE)
         lock = self._for_calls(function)
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             with lock(args, kwargs):
                 result = function(*args, **kwargs)
-                if type(result) in generators.UNFINISHED:
-                    raise generators.unfinished(function, result)
+                if type(result) in decorated.UNFINISHED:
+                    raise decorated.unfinished(function, result)
                 return result
 
         return guarded
-
-    def _over_generator(
-        self, function: Callable[P, Generator[Any, Any, R]]
-    ) -> Callable[P, Generator[Any, Any, R]]:
-        from interlock._runtime.generators import Steps
-
-        lock = self._for_calls(function)
-
-        @wraps(function)
-        def guarded(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, Any, R]:
-            with lock(args, kwargs) as held:
-                iteration = self._lend_to_generator(held, function)
-                steps: Any = Steps(iteration, function(*args, **kwargs))
-                return cast(R, (yield from steps))
-
-        return guarded
-
-    def _lend_to_generator(self, held: Any, function: object) -> Iteration:
-        """Make the generator the owner of the lease for as long as it is iterated."""
-        from interlock._runtime.generators import Iteration
-
-        return Iteration([held], function)
 
 
 class _Context(Named):
@@ -276,11 +252,6 @@ class RLock(_AnyLock):
     """
 
     _core: Reentrant
-
-    def _lend_to_generator(self, held: Lease, function: object) -> Iteration:
-        from interlock._runtime.generators import Iteration
-
-        return Iteration([held], function, moves=False)
 
     # What threading.Condition looks for in a lock that can be taken more than once.
 
@@ -410,11 +381,6 @@ class MultiLock(MultiLockMixin, _Decorator):
             drive(self._core.leave(statement.entered or self._core.exit(), error))
             statement.end()
 
-    def _lend_to_generator(self, held: MultiLease, function: object) -> Iteration:
-        from interlock._runtime.generators import Iteration
-
-        return Iteration(held.leases, function)
-
 
 class Once(OnceMixin, _Context):
     """Run something once at a time among all workers: the first one runs it, and the others do not wait.
@@ -426,13 +392,13 @@ class Once(OnceMixin, _Context):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]:
         """Decorate a function: each call runs it under a lease of its own, or skips it."""
-        from interlock._runtime import generators
+        from interlock._api import decorated
 
-        if (method := generators.rewrapped(self, function)) is not None:
+        if (method := decorated.rewrapped(self, function)) is not None:
             return cast("Callable[P, R | Skipped]", method)
-        generators.refuse_context_manager(function, asynchronous=False)
-        generators.refuse_generator(function)
-        generators.refuse_coroutine(function)
+        decorated.refuse_context_manager(function)
+        decorated.refuse_generator(function, decorated.NOT_SKIPPED)
+        decorated.refuse_coroutine(function)
         holding = self._once.over(function)
 
         @wraps(function)
@@ -441,8 +407,8 @@ class Once(OnceMixin, _Context):
             try:
                 with run:
                     result = function(*args, **kwargs)
-                    if type(result) in generators.UNFINISHED:
-                        raise generators.unfinished(function, result)
+                    if type(result) in decorated.UNFINISHED:
+                        raise decorated.unfinished(function, result)
                     return result
             except Skipped as skipped:
                 if (

@@ -239,9 +239,9 @@ def test_who_enters_again_while_another_thread_ends_the_last_body_takes_the_lock
     with interlock.connect(fresh()) as client:
         lock = made(client, kind)
 
-        @lock
         def work() -> Iterator[int]:
-            yield client.inspect("x").holders[0].token
+            with lock:
+                yield client.inspect("x").holders[0].token
 
         working = work()
         token = next(working)
@@ -261,9 +261,9 @@ def test_bodies_that_end_on_other_threads_are_each_counted_once() -> None:
     with interlock.connect(fresh()) as client:
         lock = client.rlock("x")
 
-        @lock
         def work() -> Iterator[int]:
-            yield 1
+            with lock:
+                yield 1
 
         for _ in range(200):
             bodies = [work() for _ in range(4)]

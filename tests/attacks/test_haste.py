@@ -106,11 +106,11 @@ async def a_body_under_several(client: aio.Client, begun: asyncio.Event) -> None
 
 
 async def a_generator(client: aio.Client, begun: asyncio.Event) -> None:
-    @client.semaphore("x", 3)
     async def steps() -> AsyncIterator[int]:
-        yield 1
-        begun.set()
-        await asyncio.sleep(60)
+        async with client.semaphore("x", 3):
+            yield 1
+            begun.set()
+            await asyncio.sleep(60)
 
     async for _ in steps():
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -131,51 +131,6 @@ def test_a_job_that_runs_once_is_told_that_its_client_was_closed() -> None:
 
     with pytest.raises(interlock.NotHeld):
         job()
-
-
-def over(lock: Any) -> Callable[[], Iterator[int]]:
-    @lock
-    def steps() -> Iterator[int]:
-        yield 1
-        yield 2
-
-    return steps  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("how", ["release", "close", "close elsewhere"])
-@pytest.mark.parametrize("shape", ["lock", "rlock", "semaphore", "multilock"])
-def test_a_generator_takes_no_step_without_its_lease(shape: str, how: str) -> None:
-    client = interlock.connect(fresh())
-    lock = SHAPES[shape](client)
-    steps = over(lock)()
-    assert next(steps) == 1
-    if how == "release":
-        lock.release()
-    elif how == "close":
-        client.close()
-    else:
-        elsewhere(client.close)
-    with pytest.raises(interlock.NotHeld):
-        next(steps)
-    client.close()
-
-
-def test_a_generator_that_releases_by_itself_goes_on_on_any_thread() -> None:
-    with interlock.connect(fresh()) as client:
-        lock = client.lock("x")
-
-        @lock
-        def generate() -> Iterator[int]:
-            yield 1
-            lock.release()
-            yield 2
-            yield 3
-
-        steps, found = generate(), [0]
-        found.append(next(steps))
-        elsewhere(lambda: found.append(next(steps)))
-        elsewhere(lambda: found.extend(steps))
-        assert found == [0, 1, 2, 3]
 
 
 # ---- tasks --------------------------------------------------------------------------

@@ -63,29 +63,6 @@ def test_each_call_of_a_coroutine_function_does_as_well(kind: str) -> None:
     asyncio.run(main())
 
 
-@every_kind_but_once
-def test_a_generator_holds_what_its_arguments_name(client: interlock.Client, kind: str) -> None:
-    @MAKERS[kind](client, "ship:{order_id}")
-    def parcels(order_id: int) -> Iterator[list[str]]:
-        yield list(client.scan())
-
-    assert list(parcels(7)) == [["ship:7"]]
-
-
-@every_kind_but_once
-def test_an_async_generator_holds_what_its_arguments_name(kind: str) -> None:
-    async def main() -> None:
-        async with aio.connect("memory://named-by-arguments-steps") as client:
-
-            @MAKERS[kind](client, "ship:{order_id}")
-            async def parcels(order_id: int) -> Any:
-                yield [name async for name in client.scan()]
-
-            assert [seen async for seen in parcels(7)] == [["ship:7"]]
-
-    asyncio.run(main())
-
-
 def test_calls_for_one_order_exclude_each_other_and_calls_for_two_do_not(client: interlock.Client) -> None:
     @client.lock("ship:{order_id}", timeout=0)
     def ship(order_id: int, *more: int) -> list[int]:

@@ -257,10 +257,10 @@ class TestKindsOfFunctions:
         async def later() -> Any:
             yield 1
 
-        for function in (steps, later):
-            with pytest.raises(TypeError, match="is a generator function, which a decorator cannot skip"):
+        for function, kind in ((steps, "a generator"), (later, "an async generator")):
+            with pytest.raises(TypeError, match=f"is {kind} function, which a decorator cannot skip"):
                 client.once("x")(function)
-            with pytest.raises(TypeError, match="is a generator function, which a decorator cannot skip"):
+            with pytest.raises(TypeError, match=f"is {kind} function, which a decorator cannot skip"):
                 aio.connect("memory://").once("x")(function)  # type: ignore[arg-type]
 
     def test_each_face_takes_its_own_kind(self, client: interlock.Client) -> None:

@@ -46,7 +46,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "backends.zookeeper.paths",  # how names become paths
     ),
     "urls": (*PORTS, "_runtime", "backends"),
-    "_api": (*CORE, "_api", "_runtime.foreign", "_runtime.generators"),
+    "_api": (*CORE, "_api", "_runtime.foreign"),
     "_api.shutdown": ("_runtime", "_support", "errors"),
     "blocking": BELOW_FACES,
     "aio": BELOW_FACES,

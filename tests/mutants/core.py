@@ -1023,17 +1023,6 @@ ENDED: list[Mutant] = [
         tests=Tests("tests/attacks/test_taken_away.py", "at_its_end and lock"),
     ),
     mutant(
-        "a generator goes on after another has released its lease",
-        "its next step runs beside the next holder",
-        Code(
-            "_runtime/generators.py",
-            "Iteration.resume",
-            "if lease.state is State.RELEASED and lease not in self._let_go:\n    ...",
-            "if False:\n    ...",
-        ),
-        tests=Tests("tests/attacks/test_taken_away.py", "takes_no_step"),
-    ),
-    mutant(
         "release_on_signal takes the place of any handler",
         "a server that finishes its work in hand has lost its leases",
         Code(

@@ -1,4 +1,4 @@
-"""Deliberate bugs where threads, tasks and processes meet: owners, generators, permits, barriers, conditions."""
+"""Deliberate bugs where threads, tasks and processes meet: owners, permits, barriers, conditions."""
 
 from __future__ import annotations
 
@@ -123,21 +123,15 @@ MUTANTS: list[Mutant] = [
         tests=owned("says_so"),
     ),
     mutant(
-        "a generator runs its body when the lock has been given back",
-        "everybody else is inside at the same time",
+        "a generator function may be decorated",
+        "its body runs when the lock has been given back, and everybody else is inside at the same time",
         Code(
             "blocking.py",
             "_Decorator.__call__",
-            "if generators.kind_of(function) == 'generator function':\n    ...",
-            "if False:\n    ...",
+            "decorated.refuse_generator(function, decorated.LOCK_INSIDE)",
+            "pass",
         ),
-        tests=Tests("tests/faces/test_generators.py", "test_a_generator_holds"),
-    ),
-    mutant(
-        "the lease of a generator belongs to the thread of its first step",
-        "it is lost when that thread ends, in the middle of the iteration",
-        Code("_runtime/generators.py", "Iteration.suspend", "self._own(self._owner)", "pass"),
-        tests=Tests("tests/faces/test_generators.py", "in_any_thread"),
+        tests=Tests("tests/faces/test_refused_functions.py", "a_sync_lock_refuses and generator"),
     ),
     mutant(
         "lost leases are forgotten without a count",

@@ -114,11 +114,11 @@ async def several_permits(case: Case) -> None:
 async def iterate(case: Case) -> None:
     lock = case.me.client.lock("r")
 
-    @lock
     async def steps() -> AsyncGenerator[int, None]:
-        for number in range(2):
-            await case.me.runtime.sleep(0.05)
-            yield number
+        async with lock:
+            for number in range(2):
+                await case.me.runtime.sleep(0.05)
+                yield number
 
     async with aclosing(steps()) as numbers:
         async for _ in numbers:
@@ -128,7 +128,6 @@ async def iterate(case: Case) -> None:
 async def iterate_within(case: Case) -> None:
     lock = case.me.client.rlock("r")
 
-    @lock
     async def steps() -> AsyncGenerator[int, None]:
         async with lock:
             yield 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Literal, assert_type
 
 import interlock
@@ -82,22 +82,6 @@ async def decorators(client: aio.Client) -> None:
         assert_type(lease, aio.Lease)
     assert_type(client.once("job"), aio.Once)
 
-    @client.lock("rows")
-    async def rows(count: int) -> AsyncIterator[str]:
-        for _ in range(count):
-            yield "row"
-
-    @client.rlock("talk")
-    async def talk(count: int) -> AsyncGenerator[str, int]:
-        for _ in range(count):
-            print((yield "more") + 1)
-
-    assert_type(rows(3), AsyncIterator[str])
-    assert_type(talk(3), AsyncGenerator[str, int])
-    async for row in rows(3):
-        assert_type(row, str)
-    async with asynccontextmanager(rows)(1) as row:
-        assert_type(row, str)
     assert_type(await job(3, fast=True), list[str])
     assert_type(await limited("x"), int)
     assert_type(await both(), None)

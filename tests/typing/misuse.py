@@ -62,11 +62,9 @@ async def awaited(client: aio.Client) -> None:
     def rows() -> Iterator[int]:
         yield 1
 
-    @client.lock("x")
+    @client.lock("x")  # error: arg-type
     async def each(count: int) -> AsyncIterator[int]:
         yield count
-
-    each("3")  # error: arg-type
 
 
 asyncio.run(awaited(interlock.connect()))  # error: arg-type

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Literal, assert_type
 
 import interlock
@@ -97,23 +97,9 @@ def decorators(client: interlock.Client) -> None:
         assert_type(lease, interlock.Lease)
     assert_type(client.once("job"), interlock.Once)
 
-    @client.lock("rows")
-    def rows(count: int) -> Iterator[str]:
-        yield from ["row"] * count
-
-    @client.rlock("talk")
-    def talk(count: int) -> Generator[str, int, bytes]:
-        for _ in range(count):
-            print((yield "more") + 1)
-        return b""
-
     assert_type(job(3, fast=True), list[str])
     assert_type(limited("x"), int)
     assert_type(both(), None)
-    assert_type(rows(3), Iterator[str])
-    assert_type(talk(3), Generator[str, int, bytes])
-    with contextmanager(rows)(1) as row:
-        assert_type(row, str)
 
 
 def semaphores(client: interlock.Client) -> None:

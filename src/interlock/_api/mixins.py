@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("_core.barrier", "_core.condition", "_core.election", "_core.high_water_mark", "_core.multilock"),
-    *("_core.once", "_core.register", "_core.watching", "_runtime.foreign", "_runtime.generators"),
+    *("_core.once", "_core.register", "_core.watching", "_runtime.foreign", "_api.decorated"),
 )
 
 

@@ -280,10 +280,6 @@ class Lease:
         if self._state is LOST or self._taker is not None:  # or whoever finds out from here on sees the body
             self._runtime.interrupt(self._body, self._wants_interrupt)
 
-    def _enter_body_of_lost(self) -> None:
-        """A body begins that is told of the loss in another way than by a cancellation."""
-        self._bodies += 1
-
     def _leave_body(self) -> bool:
         """A body has ended; True if it was the outermost, and its task was cancelled for the loss of this
         lease.
