@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -148,6 +150,26 @@ def test_a_value_that_is_longer_than_a_request_may_be_is_refused_and_the_connect
         with client.lock("x", timeout=PATIENCE):
             pass
     assert not doubts
+
+
+def test_a_name_whose_lookup_hangs_does_not_keep_a_client_from_the_other_servers(
+    ensemble: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's lookup has no deadline: the client waited for it, however many other servers there were."""
+    answers, system = threading.Event(), socket.getaddrinfo
+
+    def slow(host: Any, *args: Any, **settings: Any) -> Any:
+        if str(host) == "slow.invalid":
+            answers.wait(PATIENCE)
+        return system(host, *args, **settings)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        url = ensemble.fresh(connect_timeout=4).replace("zookeeper://", "zookeeper://slow.invalid:2181,")
+        with interlock.connect(url) as client, client.lock("x", timeout=2):
+            pass
+    finally:
+        answers.set()
 
 
 CALLS_UNDER_WAY: dict[str, Callable[[interlock.Client, interlock.Election], object]] = {

@@ -6,6 +6,7 @@
 | `waiters` | the registry of who waits for what, threads and tasks alike |
 | `polling` | watching by looking again and again, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |
+| `resolver` | lookups of host names with a deadline, shared by all who need the same name |
 | `runtime` | the part of a runtime that stores use, and one for plain threads |
 | `reader` | who reads a subscription: the listener's thread, or a waiter while nobody else waits |
 | `wake_pipe` | wakes a thread that polls file descriptors |

@@ -13,9 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock._support import native, standard_streams
+from interlock.backends.kit import resolver
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.libraries import missing
-from interlock.backends.redis import resolver
+from interlock.backends.redis import connection_attempt
 from interlock.backends.redis.errors import (
     connect_error,
     protocol_error,
@@ -137,7 +138,7 @@ class Address:
         if not self._named or native.green("socket"):  # green sockets belong to the thread that makes them
             return self._connected(timeout)
         try:
-            return resolver.made(self.place, self._connected, timeout)
+            return connection_attempt.made(self.place, self._connected, timeout)
         except TimeoutError:
             raise self.timeout_error(timeout) from None
 
@@ -171,7 +172,7 @@ class Address:
         trips.watch_async(connection)
         try:
             if self._named:
-                await resolver.looked_up(self._settings["host"], timeout)
+                await resolver.looked_up(self._settings["host"], None, timeout)
             await asyncio.wait_for(connection.connect(), max(0.001, until - time.monotonic()))
             connected = True
         except TimeoutError:

@@ -1,35 +1,49 @@
-"""Looks host names up on a thread of its own, because the system's lookup has no deadline, and libpq would
-block an event loop with it.
+"""Looks host names up with a deadline, and connects to the address that answered last: libpq and PyMySQL would
+wait for the system's lookup without one, and block an event loop with it.
 """
 
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from interlock._support import native
 from interlock._support.wording import duration
+from interlock.backends.kit import resolver
 from interlock.errors import Unreached
 
 _reached: dict[tuple[str, int], str] = {}  # by host and port, the address of the last connection
-
-
-def start(look: Callable[[], None]) -> None:
-    """Run on a new thread. Raises `Unreached` if none can be started."""
-    try:
-        native.Thread(target=look, name="interlock-resolver", daemon=True).start()
-    except RuntimeError as error:
-        raise Unreached(f"no thread could be started to look up a host name: {error}") from error
 
 
 def addresses(hosts: Sequence[str], timeout: float) -> list[list[str]]:
     """The addresses of each host, numeric; `Unreached` if one is unknown, or if it takes longer than
     `timeout` seconds.
     """
-    try:
+    with _named(hosts):
         return looked_up(hosts, timeout)
+
+
+async def addresses_async(hosts: Sequence[str], timeout: float) -> list[list[str]]:
+    """The same for a task."""
+    with _named(hosts):
+        until, found = time.monotonic() + timeout, list[list[str]]()
+        for host in hosts:
+            try:
+                lookup = await resolver.looked_up(host, None, until - time.monotonic())
+            except TimeoutError:
+                raise _late(hosts, timeout) from None
+            found.append(_numeric(lookup.addresses()))
+        return found
+
+
+@contextmanager
+def _named(hosts: Sequence[str]) -> Iterator[None]:
+    """Turn the errors of the system into `Unreached`."""
+    try:
+        yield
+    except Unreached:  # no thread could be started
+        raise
     except TimeoutError as error:
         raise Unreached(str(error)) from None
     except OSError as error:
@@ -38,26 +52,21 @@ def addresses(hosts: Sequence[str], timeout: float) -> list[list[str]]:
 
 def looked_up(hosts: Sequence[str], timeout: float) -> list[list[str]]:
     """The same with the errors of the system: OSError if one is unknown, and TimeoutError."""
-    found: list[list[str]] = []
-    failure: list[OSError] = []
-    done = threading.Event()
-
-    def look() -> None:
+    until, found = time.monotonic() + timeout, list[list[str]]()
+    for host in hosts:
         try:
-            for host in hosts:
-                infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found.append(list(dict.fromkeys(str(info[4][0]) for info in infos)))
-        except (OSError, UnicodeError) as error:
-            failure.append(error if isinstance(error, OSError) else OSError(str(error)))
-        finally:
-            done.set()
-
-    start(look)
-    if not done.wait(timeout):
-        raise TimeoutError(f"{', '.join(hosts)}: the name was not resolved within {duration(timeout)}")
-    if failure:
-        raise failure[0]
+            found.append(_numeric(resolver.addresses(host, None, until - time.monotonic())))
+        except TimeoutError:
+            raise _late(hosts, timeout) from None
     return found
+
+
+def _numeric(infos: Sequence[resolver.AddressInfo]) -> list[str]:
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+
+def _late(hosts: Sequence[str], timeout: float) -> TimeoutError:
+    return TimeoutError(f"{', '.join(hosts)}: the name was not resolved within {duration(timeout)}")
 
 
 def dial(host: str, port: int, timeout: float) -> socket.socket:

@@ -332,11 +332,14 @@ class Link:
     def _servers(self) -> list[tuple[str, str, int]]:
         """The names, addresses and ports of the servers, in the order in which they are tried."""
         found: list[tuple[str, str, int]] = []
+        share = self.settings.connect_timeout / max(1, len(self.settings.hosts))
         for host, port in self.settings.hosts:
             try:
-                found += ((host, *address) for address in wire.addresses(host, port))
-            except socket.gaierror as error:  # others may be found
-                self._why_not = f" ({host}: {error.strerror}); is the name right?"
+                found += ((host, *address) for address in wire.addresses(host, port, share))
+            except TimeoutError as error:
+                self._why_not = f" ({host}: {error}); does DNS answer on this machine?"
+            except OSError as error:  # others may be found
+                self._why_not = f" ({host}: {error.strerror or error}); is the name right?"
         shuffle(found)  # the clients of an ensemble must spread over its servers
         return found
 

@@ -20,6 +20,7 @@ from math import ceil
 from typing import Any
 
 from interlock._support import clock, native, standard_streams
+from interlock.backends.kit import resolver
 
 POLL: Any = getattr(select, "poll", None)  # not on Windows
 
@@ -194,14 +195,19 @@ def _has_come(one: Any, found: Collection[int]) -> bool:
     return not isinstance(one, Waker) and one.fileno() in found
 
 
-def addresses(host: str, port: int) -> list[tuple[str, int]]:
-    """The addresses and ports behind a name, found by the system's own lookup.
+def addresses(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
+    """The addresses and ports behind a name, found by the system's own lookup; `TimeoutError` if it takes
+    longer.
 
     gevent's would make an event loop and a pool of threads for the thread of the connection. Such a loop
     outlives the client by some milliseconds, and if the interpreter ends meanwhile, the process crashes: the
     system unwinds the thread, and greenlet drops objects of Python on the way.
     """
-    found = original("socket", "getaddrinfo")(host, port, 0, 0, socket.IPPROTO_TCP)
+    find = original("socket", "getaddrinfo")
+    if resolver.named(host):
+        found = resolver.addresses_of_system(host, port, timeout, find)
+    else:
+        found = find(host, port, type=socket.SOCK_STREAM)
     return [(address[0], address[1]) for *_, address in found]
 
 

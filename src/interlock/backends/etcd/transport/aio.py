@@ -25,12 +25,12 @@ from interlock.backends.etcd.transport.blocking import AT_ONCE, BlockingTranspor
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import NOT_SENT, Line
-from interlock.backends.etcd.transport.lookup import addresses, on_thread
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.backends.kit import resolver
 from interlock.backends.kit.tasks import retrieve
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
@@ -275,7 +275,7 @@ class AsyncTransport(ClusterTransport):
             await companion.warm(timeout)
             return
         try:
-            await on_thread(lambda: drive(companion.warm(timeout), nested=True), timeout)
+            await resolver.on_thread(lambda: drive(companion.warm(timeout), nested=True), timeout)
         except TimeoutError:
             raise timeout_error(self.address.place, timeout) from None
         except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
@@ -331,16 +331,19 @@ class AsyncTransport(ClusterTransport):
         await asyncio.sleep(0)  # let the transports close their sockets
 
 
-async def _looked_up(endpoint: Endpoint, timeout: float) -> list[Any]:
-    """The addresses of a host; a name is looked up on a thread, since the loop's own threads could be used
-    up.
+async def _looked_up(endpoint: Endpoint, timeout: float) -> list[resolver.AddressInfo]:
+    """The addresses of a host. Those of a name are looked up on a thread apart: the loop's own threads could
+    be used up.
     """
+    host, port = endpoint.host, endpoint.port
+    if not resolver.named(host) and host != "localhost":
+        return [(0, 0, 0, "", (host, port))]
     try:
-        socket.inet_pton(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, endpoint.host)
-        return [(0, 0, 0, "", (endpoint.host, endpoint.port))]
-    except OSError:
-        found: list[Any] = await on_thread(lambda: addresses(endpoint.host, endpoint.port, timeout), timeout)
-        return found
+        return (await resolver.looked_up(host, port, timeout)).addresses()
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise OSError(str(error)) from None
 
 
 _parents: list[object] = []

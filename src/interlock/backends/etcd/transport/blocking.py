@@ -36,12 +36,12 @@ from interlock.backends.etcd.errors import (
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.line import NOT_SENT, PING_AFTER, Line
-from interlock.backends.etcd.transport.lookup import addresses
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.backends.kit import resolver
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 FRESH = 0.5  # seconds of silence after which a line is checked before it is used
@@ -587,7 +587,7 @@ class BlockingTransport(ClusterTransport):
         until = time.monotonic() + timeout
         error: OSError = OSError("its name has no address")
         try:
-            found = addresses(endpoint.host, endpoint.port, timeout)
+            found = _addresses(endpoint, timeout)
         except OSError as failed:
             raise unreachable(endpoint.place, failed) from None
         standard_streams.occupy()
@@ -643,3 +643,13 @@ class BlockingTransport(ClusterTransport):
         for line in list(self._lines.values()):
             line.end("this client was closed")
         self._lines.clear()
+
+
+def _addresses(endpoint: Endpoint, timeout: float) -> list[resolver.AddressInfo]:
+    """What `getaddrinfo` says of a host; greenlets look it up without blocking each other."""
+    if native.green("socket") or not resolver.named(endpoint.host):
+        return socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    try:
+        return resolver.addresses(endpoint.host, endpoint.port, timeout)
+    except OSError as error:
+        raise OSError(str(error)) from None

@@ -9,7 +9,7 @@ the server has reached its limit of clients.
 from __future__ import annotations
 
 from interlock._core.drive import drive
-from interlock.backends.redis import resolver
+from interlock.backends.kit import resolver
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.errors import timeout_error
 from interlock.backends.redis.transport.interface import Transport

@@ -21,19 +21,7 @@ class LoopWaits:
         return await _ready(loop, loop.add_writer, loop.remove_writer, descriptor, timeout)
 
     async def resolve(self, hosts: Sequence[str], timeout: float) -> list[list[str]]:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[list[list[str]]] = loop.create_future()
-
-        def look() -> None:
-            try:
-                found = resolver.addresses(hosts, timeout)
-            except BaseException as error:
-                _post(loop, _settle, done, None, error)
-            else:
-                _post(loop, _settle, done, found, None)
-
-        resolver.start(look)
-        return await done
+        return await resolver.addresses_async(hosts, timeout)
 
 
 async def _ready(
@@ -59,10 +47,3 @@ def _settle(future: asyncio.Future[Any], result: object, error: BaseException | 
             future.set_exception(error)
         else:
             future.set_result(result)
-
-
-def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
-    try:
-        loop.call_soon_threadsafe(call, *args)
-    except RuntimeError:
-        pass  # the loop is closed, and nobody is left to tell
