@@ -17,7 +17,7 @@ def test_a_keep_alive_that_a_stale_read_would_confirm_does_not_count() -> None:
     with staged() as (cluster, ways):
         while answered < WANTED and tries < 6:
             tries += 1
-            scene = StaleRead(cluster, ways)
+            scene = StaleRead(cluster, ways, beside=False)
             try:
                 scene.run()
             except NotStaged:

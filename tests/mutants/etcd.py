@@ -20,6 +20,17 @@ def crowds(names: str) -> Tests:
 
 MUTANTS: list[Mutant] = [
     mutant(
+        "etcd: a read confirms who leads",
+        "a leader that was replaced confirms the claims of its clients, and its successor's holders have them, too",
+        Code(
+            "backends/etcd/algorithm/keeping.py",
+            "_confirmed",
+            "after = TxnAnswer(await line.call(messages.TXN, proof, _time(line, deadline))).header.term",
+            "after = messages.RangeAnswer.of(await line.call(messages.RANGE, messages.get(side.keys.never), _time(line, deadline))).header.term",
+        ),
+        tests=Tests("tests/etcd/test_stale_read.py"),
+    ),
+    mutant(
         "etcd: a lease that an earlier try has made is taken for a stranger's",
         "a caller is told that the store is unfit because an answer was lost",
         Code(
