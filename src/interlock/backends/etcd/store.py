@@ -9,6 +9,7 @@ from interlock.backends.etcd.algorithm import claiming, inspection, keeping, reg
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.kit.defaults import StoreDefaults
+from interlock.backends.kit.sides import Sides
 from interlock.model import (
     Busy,
     Claim,
@@ -58,9 +59,7 @@ class EtcdStore(StoreDefaults):
     ) -> None:
         self._side = side
         side.transport.on_connected = partial(claiming.post_marks_again, side.sessions)
-        self._twin = twin  # the blocking side of an asyncio store
-        self._make_keeper = make_keeper
-        self._keeper: EtcdStore | None = None
+        self._sides: Sides[EtcdStore] = Sides(twin, make_keeper)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._side.place}>"
@@ -124,25 +123,20 @@ class EtcdStore(StoreDefaults):
         return self._side.transport.inside() or self._side.sessions.mutex._is_owned()
 
     def blocking(self) -> Store:
-        return self if self._twin is None else self._twin
+        return self._sides.blocking or self
 
     def for_keeper(self) -> Store:
-        if self._make_keeper is not None:
-            make, self._make_keeper = self._make_keeper, None
-            self._keeper = make()
-        return self if self._keeper is None else self._keeper
+        return self._sides.keeper(self)
 
     def after_fork(self) -> None:
         self._side.sessions.after_fork()
         self._side.transport.after_fork()
-        for other in (self._keeper, self._twin):
-            if other is not None and other is not self:
-                other._side.transport.after_fork()
+        for other in self._sides.made:
+            other._side.transport.after_fork()
 
     async def close(self) -> None:
         """Revoke the leases of this client, and close its connections."""
         await keeping.end_all(self._side, CLOSING)
         await self._side.transport.close()
-        for other in (self._keeper, self._twin):
-            if other is not None and other is not self:
-                await other._side.transport.close()
+        for other in self._sides.made:
+            await other._side.transport.close()

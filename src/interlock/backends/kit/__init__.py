@@ -3,6 +3,7 @@
 | module | what a store gets from it |
 |---|---|
 | `defaults` | the methods of the port that a simple store has no use for |
+| `sides` | the sides of one client: the callers' store, the keeper's, and the blocking one of asyncio |
 | `waiters` | the registry of who waits for what, threads and tasks alike |
 | `polling` | watching by looking again and again, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |

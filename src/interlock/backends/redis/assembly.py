@@ -63,7 +63,7 @@ class Assembly:
         store = self._over(
             pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake()
         )
-        store._make_keeper_side = lambda: self._with_keeper(self._blocking_keeper(waiting), blocks=True)
+        store.sides.make_keeper = lambda: self._with_keeper(self._blocking_keeper(waiting), blocks=True)
         return store
 
     def _blocking_keeper(self, waiting: WaitRuntime) -> RedisStore:
@@ -96,9 +96,9 @@ class Assembly:
         runtime = self._runtime
         reading_runtime = self._reading_runtime(runtime, get_running_loop)
         twin = self._blocking_keeper(ThreadRuntime(runtime.now))
-        twin._make_keeper_side = lambda: self._with_keeper(twin, blocks=True)
+        twin.sides.make_keeper = lambda: self._with_keeper(twin, blocks=True)
         store = self._over(multiplexed(), WaitTransport(multiplexed), reading_runtime, twin, AsyncHandshake())
-        store._make_keeper_side = task_keeper
+        store.sides.make_keeper = task_keeper
         return store
 
     def _over(

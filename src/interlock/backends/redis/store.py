@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.kit.sides import Sides
 from interlock.backends.redis.errors import reply_error, understood, unexpected_answer
 from interlock.backends.redis.pubsub.listener import AGAIN, Listener
 from interlock.backends.redis.pubsub.publishing import PublishRight
@@ -101,9 +102,8 @@ class RedisStore(StoreDefaults):
         self._transport = transport
         self._listener = listener
         self._runtime = runtime
-        self._twin = twin  # the blocking side of an asyncio store; both share one listener
-        self._make_keeper_side: Callable[[], RedisStore] | None = None  # makes the keeper's own side, once
-        self._keeper_side: RedisStore | None = None  # that side; None if this is it, or before it is made
+        # The blocking side of an asyncio store shares its listener.
+        self.sides: Sides[RedisStore] = Sides(twin)
         self._scan = ResourceScan(keys)
         self._doubt_callbacks: list[Callable[[], None]] = []
         # Waiting claims by id: the subscription under which they asked, and the token of their place in the
@@ -432,16 +432,13 @@ class RedisStore(StoreDefaults):
         return self._transport.inside() or self._listener.inside()
 
     def blocking(self) -> Store:
-        return self if self._twin is None else self._twin
+        return self.sides.blocking or self
 
     def for_keeper(self) -> Store:
-        if self._make_keeper_side is not None:
-            make, self._make_keeper_side = self._make_keeper_side, None
-            if (kept := make()) is not self:
-                # So that a claim which the keeper takes back is forgotten here, too.
-                kept._share_state_of(self)
-                self._keeper_side = kept
-        return self if self._keeper_side is None else self._keeper_side
+        side = self.sides.keeper(self)
+        if side is not self:  # so that a claim which the keeper takes back is forgotten here, too
+            side._share_state_of(self)
+        return side
 
     def _share_state_of(self, other: RedisStore) -> None:
         """Share the knowledge about claims with another side of the same client."""
@@ -456,13 +453,13 @@ class RedisStore(StoreDefaults):
         self._unanswered.clear()
         self._transport.after_fork()
         self._listener.after_fork()  # the twin does it a second time, which is harmless: nobody waits yet
-        if self._keeper_side is not None:
-            self._keeper_side._transport.after_fork()
+        for side in self.sides.kept:
+            side._transport.after_fork()
 
     async def close(self) -> None:
         self._listener.close()
         await self._transport.close()
-        if self._keeper_side is not None:
-            await self._keeper_side._transport.close()
-        if self._twin is not None:
-            await self._twin.close()
+        for side in self.sides.kept:
+            await side._transport.close()
+        if self.sides.blocking is not None:
+            await self.sides.blocking.close()

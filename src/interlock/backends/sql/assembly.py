@@ -45,23 +45,23 @@ class Assembly:
     def _blocking_store(self) -> ServerStore:
         source = self._dialect.source(self._runtime, blocking=True)
         store = self._over(source, self._runtime)
-        store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=True)
+        store.sides.make_keeper = lambda: self._keeper_side(self._runtime, blocking=True)
         return store
 
     def _async_store(self) -> ServerStore:
-        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        """An asyncio store has a blocking side, for the keeper's thread and for the end of the process."""
         source = self._dialect.source(self._runtime, blocking=False)
         store = self._over(source, self._runtime, blocking=False)
         threads = ThreadRuntime(self._runtime.now)
-        twin = self._over(self._dialect.own_source(threads, blocking=True), threads, hurried=True)
+        threaded = self._over(self._dialect.own_source(threads, blocking=True), threads, hurried=True)
 
-        def keep_on_twin() -> ServerStore:
-            self._keeper.use(twin._runner.source, blocks=True)
-            return twin
+        def keep_on_threads() -> ServerStore:
+            self._keeper.use(threaded._runner.source, blocks=True)
+            return threaded
 
-        twin._make_keeper_side = keep_on_twin
-        store._twin = twin
-        store._make_keeper_side = lambda: self._keeper_side(self._runtime, blocking=False)
+        threaded.sides.make_keeper = keep_on_threads
+        store.sides.blocking = threaded
+        store.sides.make_keeper = lambda: self._keeper_side(self._runtime, blocking=False)
         return store
 
     def _keeper_side(self, runtime: WaitRuntime, *, blocking: bool) -> ServerStore:

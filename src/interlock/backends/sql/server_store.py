@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.polling import poll
 from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.kit.sides import Sides
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.keeper import KeeperConnection
 from interlock.backends.sql.runner import Runner
@@ -63,9 +64,7 @@ class ServerStore(SqlStore):
         self._listener = share.listener
         self._state = state
         self._keeper = keeper
-        self._twin: ServerStore | None = None  # the blocking side of an asyncio store
-        self._make_keeper_side: Callable[[], ServerStore] | None = None  # makes the keeper's own side, once
-        self._keeper_side: ServerStore | None = None
+        self.sides: Sides[ServerStore] = Sides()
         # Its quoted name: guards lock rows there, in transactions of the user.
         self.claim_table: str | None = None
 
@@ -207,27 +206,24 @@ class ServerStore(SqlStore):
         return self._runner.source.inside() or self._listener.inside()
 
     def blocking(self) -> Store:
-        return self if self._twin is None else self._twin
+        return self.sides.blocking or self
 
     def for_keeper(self) -> Store:
-        if self._make_keeper_side is not None:
-            make, self._make_keeper_side = self._make_keeper_side, None
-            self._keeper_side = make()
-        return self if self._keeper_side is None else self._keeper_side
+        return self.sides.keeper(self)
 
     def after_fork(self) -> None:
         self._state.clear()
         self._keeper.after_fork()
         self._runner.source.after_fork()
-        self._listener.after_fork()  # the twin does it a second time, which is harmless: nobody waits yet
-        if self._keeper_side is not None:
-            self._keeper_side._runner.source.after_fork()
+        self._listener.after_fork()  # the blocking side does it a second time, which is harmless: nobody waits yet
+        for side in self.sides.kept:
+            side._runner.source.after_fork()
 
     async def close(self) -> None:
         self._state.closed = True
         self._share.leave()
         await self._runner.source.close()
-        if self._keeper_side is not None and self._keeper_side is not self:
-            await self._keeper_side._runner.source.close()
-        if self._twin is not None:
-            await self._twin.close()
+        for side in self.sides.kept:
+            await side._runner.source.close()
+        if self.sides.blocking is not None:
+            await self.sides.blocking.close()
