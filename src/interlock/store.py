@@ -1,14 +1,24 @@
-"""The interface for authors of stores: a `Store` keeps the claims of all resources, and a `Register` values.
+"""The interface for authors of stores.
 
-The algorithms above it are written once, for all stores. The docstrings are the specification;
+A store keeps two things: the claims of all resources (`Store`), and values with a version (`Register`). The
+algorithms above it are written once, for all stores. The docstrings are the specification;
 `interlock.testing.conformance` checks each sentence of it on every store.
+
+`Store` has two halves. An author writes the first: the traits, and eight calls about claims, each of them one
+atomic step on the server. The second half is about the life of a store object (forks, threads, the keeper,
+the end) and about short cuts; all of it has a default, and an author inherits `StoreDefaults` and overrides
+what the product needs. A store that keeps no registers inherits `NoRegisters` as well:
+
+    class MyStore(StoreDefaults, NoRegisters):
+        no_registers = "mystore keeps no registers: use Redis, etcd, ZooKeeper or an SQL store"
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
+from interlock.errors import Unsupported
 from interlock.model import (
     Busy,
     Claim,
@@ -99,21 +109,12 @@ class Store(Register, Protocol):
     **Blocking or not.** The awaits of a blocking store block the calling thread and never suspend.
     """
 
+    # ---- what every store writes ---------------------------------------------------------------
+
     @property
     def traits(self) -> Traits:
         """What this store can do and what it cannot, as data. It never changes, except for `max_ttl` where
         claims live with a session: that is known once the servers have granted one.
-        """
-        ...
-
-    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
-        """Called once, before the first request, with the ttl that the leases of this client have unless a
-        lock chooses another.
-
-        Where claims live with a session, the session lives for that long, within the bounds of the servers.
-        With `at_most` nobody has chosen this ttl: if the session is shorter, so are the leases, and
-        `traits.max_ttl` says it. Otherwise a claim with a ttl longer than the session raises
-        `InvalidSetting`.
         """
         ...
 
@@ -139,31 +140,6 @@ class Store(Register, Protocol):
         time counts, if this is not the instant before the call.
 
         Raises `SettingsMismatch` if live claims on the resource have another capacity.
-        """
-        ...
-
-    @property
-    def decides_here(self) -> bool:
-        """Whether this store decides on the caller's own thread, so that `claim_idle` and `release_alone`
-        are worth a try.
-        """
-        ...
-
-    def claim_idle(self, claim: Claim) -> Granted | None:
-        """Enter this claim as `claim` does, if nobody else stands on its resource and nothing has to be
-        waited for.
-
-        Otherwise, or where this store cannot tell, the answer is None, and the caller asks `claim`. It never
-        suspends, and does not wait for other threads or processes. Both ask for the same claim, so it enters
-        once at most.
-        """
-        ...
-
-    def release_alone(self, resource: str, id: str) -> bool:
-        """Remove a claim as `release` does, if nobody stands behind it and nothing has to be waited for; True
-        if that is done.
-
-        Otherwise the caller asks `release`. It waits for nothing, as `claim_idle`.
         """
         ...
 
@@ -266,6 +242,44 @@ class Store(Register, Protocol):
         """
         ...
 
+    # ---- what has a default: see `StoreDefaults` ------------------------------------------------
+
+    @property
+    def decides_here(self) -> bool:
+        """Whether this store decides on the caller's own thread, so that `claim_idle` and `release_alone`
+        are worth a try.
+        """
+        ...
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        """Enter this claim as `claim` does, if nobody else stands on its resource and nothing has to be
+        waited for.
+
+        Otherwise, or where this store cannot tell, the answer is None, and the caller asks `claim`. It never
+        suspends, and does not wait for other threads or processes. Both ask for the same claim, so it enters
+        once at most.
+        """
+        ...
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        """Remove a claim as `release` does, if nobody stands behind it and nothing has to be waited for; True
+        if that is done.
+
+        Otherwise the caller asks `release`. It waits for nothing, as `claim_idle`.
+        """
+        ...
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        """Called once, before the first request, with the ttl that the leases of this client have unless a
+        lock chooses another.
+
+        Where claims live with a session, the session lives for that long, within the bounds of the servers.
+        With `at_most` nobody has chosen this ttl: if the session is shorter, so are the leases, and
+        `traits.max_ttl` says it. Otherwise a claim with a ttl longer than the session raises
+        `InvalidSetting`.
+        """
+        ...
+
     def on_doubt(self, call: Callable[[], None]) -> None:
         """Arrange that `call` is called whenever another server may have taken over that does not know all
         our claims.
@@ -337,3 +351,75 @@ class Store(Register, Protocol):
         or raises at once, and so does one that begins later.
         """
         ...
+
+
+class StoreDefaults:
+    """The second half of `Store`, for a store that does nothing special: an author inherits it.
+
+    It suits a store whose claims lapse one by one, whose server nobody takes over from, and that has no
+    connection apart for the keeper. A session store overrides `on_session_lost`, a replicated one
+    `on_doubt`, a store of several parts `part`, and every store with connections `after_fork` and `close`.
+    """
+
+    decides_here = False
+
+    def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
+        """Nothing to do: each claim has a ttl of its own, and no session bounds it."""
+
+    def claim_idle(self, claim: Claim) -> Granted | None:
+        """None: every claim is a question to a server."""
+        return None
+
+    def release_alone(self, resource: str, id: str) -> bool:
+        """False: so is every release."""
+        return False
+
+    def on_doubt(self, call: Callable[[], None]) -> None:
+        """Never calls: nobody can take over from this store."""
+
+    def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
+        """Never calls: claims lapse one by one."""
+
+    def part(self, resource: str) -> str:
+        """The only one."""
+        return ""
+
+    def inside(self) -> bool:
+        """Never: this store has no critical sections. A store that has a mutex asks it."""
+        return False
+
+    def liveness_byte(self) -> tuple[str, int] | None:
+        """None: this store does not free the claims of dead processes before they lapse."""
+        return None
+
+    def blocking(self) -> Store:
+        """Itself: this store is a blocking one. An asyncio store returns its blocking twin."""
+        return cast(Store, self)
+
+    def for_keeper(self) -> Store:
+        """Itself: nothing that others ask can hold up a renewal."""
+        return cast(Store, self)
+
+    def after_fork(self) -> None:
+        """Nothing is shared with the parent."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class NoRegisters:
+    """The methods of `Register`, as a store has them that keeps none (`Traits.registers`)."""
+
+    no_registers: str
+    """Says why there are none, and which store has them."""
+
+    async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        raise Unsupported(self.no_registers)
+
+    async def compare_and_set(
+        self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
+    ) -> Versioned | None:
+        raise Unsupported(self.no_registers)
+
+    async def watch_register(self, name: str, version: int, timeout: float) -> None:
+        raise Unsupported(self.no_registers)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
 from interlock._core.runtime import Mutex, Runtime, Signal
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.errors import SettingsMismatch
 from interlock.model import (
@@ -31,7 +30,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 TRAITS = Traits(
     backend="memory",

@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from interlock._core.runtime import Runtime
 from interlock._support.record import replaced
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.memory import TRAITS as MEMORY
 from interlock.backends.memory import MemoryStore, Space, _Entry
 from interlock.errors import StoreUnavailable
@@ -38,7 +37,7 @@ from interlock.model import (
     Standing,
     Versioned,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 SESSION = 60.0
 """How long a session lives unless it is kept, seconds."""

@@ -8,7 +8,6 @@ from functools import partial
 from interlock.backends.etcd.algorithm import claiming, inspection, keeping, registers, renewing, waiting
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.sides import Sides
 from interlock.model import (
     Busy,
@@ -22,7 +21,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 TRAITS = Traits(
     backend="etcd",

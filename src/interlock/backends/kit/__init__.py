@@ -2,7 +2,6 @@
 
 | module | what a store gets from it |
 |---|---|
-| `defaults` | the methods of the port that a simple store has no use for |
 | `sides` | the sides of one client: the callers' store, the keeper's, and the blocking one of asyncio |
 | `waiters` | the registry of who waits for what, threads and tasks alike |
 | `polling` | watching by looking again and again, where the server tells nobody of changes |

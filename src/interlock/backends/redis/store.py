@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.sides import Sides
@@ -48,7 +47,7 @@ from interlock.model import (
     Traits,
     Versioned,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 if TYPE_CHECKING:
     from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from interlock._support import native
-from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
 from interlock.backends.kit.polling import until_changed, until_removed
 from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm import claiming, inspection, renewing
@@ -39,7 +38,7 @@ from interlock.model import (
     Standing,
     Traits,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, NoRegisters, Store, StoreDefaults
 
 TRAITS = Traits(
     backend="redlock",

@@ -14,7 +14,6 @@ from contextlib import suppress
 
 from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.steps import Rows
@@ -22,7 +21,7 @@ from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter, Wakeups
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Renewed, Standing, Versioned
-from interlock.store import IO_TIMEOUT
+from interlock.store import IO_TIMEOUT, StoreDefaults
 
 BATCH = 100  # renewals in one step: more would keep locks from others for too long
 WATCHED = 60.0  # seconds for which changes ring the bell of a watcher

@@ -17,7 +17,6 @@ from interlock._support.record import replaced
 from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import does_not_wait
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.defaults import StoreDefaults
 from interlock.backends.kit.listing import BULK, recent
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
@@ -54,7 +53,7 @@ from interlock.model import (
     Renewed,
     Traits,
 )
-from interlock.store import IO_TIMEOUT, Store
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 TRAITS = Traits(
     backend="zookeeper",

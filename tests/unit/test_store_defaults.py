@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.kit.defaults import NoRegisters, StoreDefaults
 from interlock.errors import Unsupported
+from interlock.store import NoRegisters, StoreDefaults
 
 
 class Plain(StoreDefaults, NoRegisters):
