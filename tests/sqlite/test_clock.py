@@ -8,7 +8,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite.file.clock import Clock
-from interlock.backends.sql.sqlite.tables.lapse import live
+from interlock.backends.sql.sqlite.tables.row import live
 from interlock.model import Busy, Granted, Renewal, Renewed
 from tests.sqlite.common import ManualClock, claim, rows
 from tests.sqlite.conftest import Open

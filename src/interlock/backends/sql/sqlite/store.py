@@ -22,7 +22,7 @@ from interlock.backends.sql.sqlite.file.location import make_beside
 from interlock.backends.sql.sqlite.notifier import Notifier
 from interlock.backends.sql.sqlite.steps import NUMBERED, READS, WRITES
 from interlock.backends.sql.sqlite.tables import claims, reading
-from interlock.backends.sql.sqlite.tables.lapse import live
+from interlock.backends.sql.sqlite.tables.row import live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from interlock._core.admission import admitted
-from interlock.backends.sql.sqlite.tables.lapse import SLACK
 from interlock.backends.sql.sqlite.tables.queue import (
     HIGHEST,
     Position,
@@ -25,7 +24,7 @@ from interlock.backends.sql.sqlite.tables.queue import (
     standing,
 )
 from interlock.backends.sql.sqlite.tables.registers import ring_watchers
-from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
+from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import IN, WAITS, Rows

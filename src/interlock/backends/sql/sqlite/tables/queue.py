@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from interlock.backends.sql.sqlite.tables.lapse import SLACK
-from interlock.backends.sql.sqlite.tables.row import EVICTED, Row
+from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import WAITS

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.sql.sqlite.tables.lapse import SLACK, live
 from interlock.backends.sql.sqlite.tables.queue import live_rows, living
+from interlock.backends.sql.sqlite.tables.row import SLACK, live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import IN, Rows

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.backends.sql.sqlite.tables.lapse import live
+from interlock.backends.sql.sqlite.tables.row import live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import REMEMBERED, Rows

@@ -1,12 +1,19 @@
-"""One row of the claim table, as Python reads it."""
+"""One row of the claim table, as Python reads it, and when a row of any table counts.
+
+The instants in rows are seconds on the machine's boot clock.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from interlock.backends.sql.sqlite.tables.lapse import live
-
 EVICTED = 2  # a state of claims beside those of `steps`, WAITS and IN: see schema.sql
+SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
+
+
+def live(now: float, lapses_at: float, ttl: float) -> bool:
+    """Whether a row counts: not lapsed, and not further ahead than its ttl, as only an earlier boot's is."""
+    return now < lapses_at <= now + ttl + SLACK
 
 
 class Row(NamedTuple):

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from interlock.backends.sql.sqlite.tables.lapse import SLACK
+from interlock.backends.sql.sqlite.tables.row import SLACK
 from interlock.backends.sql.sqlite.tables.statements import SWEEP
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import REMEMBERED, Rows
