@@ -34,6 +34,7 @@ def pages() -> list[Path]:
         ROOT / "CHANGELOG.md",
         ROOT / "examples" / "README.md",
         ROOT / "tests" / "attacks" / "README.md",
+        ROOT / "benchmarks" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted(page for folder in folders for page in folder.glob("*.md")),
     ]

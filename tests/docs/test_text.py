@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import chart
 from interlock import urls
 from tests.docs.pages import links, name, pages, prose
 from tests.house.source import ROOT
@@ -72,3 +73,7 @@ def test_every_decision_has_a_status_and_a_date(page: Path) -> None:
 
 def test_the_list_of_decisions_has_them_all() -> None:
     assert links(ROOT / "docs" / "decisions" / "README.md") == [page.name for page in DECISIONS]
+
+
+def test_the_chart_of_times_is_drawn_from_its_page() -> None:
+    assert (ROOT / "docs" / "performance.svg").read_text(encoding="utf-8") == chart.drawn()
