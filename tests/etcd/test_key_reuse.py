@@ -15,7 +15,7 @@ import pytest
 import interlock
 from interlock._core.drive import drive
 from interlock.backends.etcd.algorithm import renewing, waiting
-from interlock.backends.etcd.algorithm.claiming import withdraw
+from interlock.backends.etcd.algorithm.leaving import withdraw
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.store import EtcdStore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
-CLAIMING = "backends/etcd/algorithm/claiming.py"
+ENTERING = "backends/etcd/algorithm/entering.py"
+LEAVING = "backends/etcd/algorithm/leaving.py"
 SESSIONS = "backends/etcd/algorithm/sessions.py"
 WAITING = "backends/etcd/algorithm/waiting.py"
 CROWDS = "backends/kit/crowds.py"
@@ -112,7 +113,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a release deletes whatever stands at its key",
         "a release that arrives late removes the next holder's claim, and two hold the lock",
         Code(
-            CLAIMING,
+            LEAVING,
             "_removal",
             "compare = compared(compare_create_revision(mine, created)) if created else b''",
             "compare = b''",
@@ -156,7 +157,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a renewal removes what it does not know without comparing",
         "the next holder's claim is removed, if it came between the look and the removal",
         Code(
-            CLAIMING,
+            LEAVING,
             "withdraw",
             "await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)",
             "await side.txn(txn([], [delete_op(key)]), deadline)",
@@ -167,7 +168,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a renewal removes what it does not know without a look",
         "a claim that entered after the keys were listed is removed",
         Code(
-            CLAIMING,
+            LEAVING,
             "withdraw",
             "if found.lease == session.lease and (own is None or own.key != key):\n    ...",
             "if found:\n    ...",

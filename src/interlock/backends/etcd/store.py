@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from interlock.backends.etcd.algorithm import claiming, inspection, keeping, registers, renewing, waiting
+from interlock.backends.etcd.algorithm import (
+    entering,
+    inspection,
+    keeping,
+    leaving,
+    registers,
+    renewing,
+    waiting,
+)
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.kit.sides import Sides
@@ -57,7 +65,7 @@ class EtcdStore(StoreDefaults):
         self, side: Side, twin: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
     ) -> None:
         self._side = side
-        side.transport.on_connected = partial(claiming.post_marks_again, side.sessions)
+        side.transport.on_connected = partial(entering.post_marks_again, side.sessions)
         self._sides: Sides[EtcdStore] = Sides(twin, make_keeper)
 
     def __repr__(self) -> str:
@@ -66,7 +74,7 @@ class EtcdStore(StoreDefaults):
     # ---- claims -------------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        return await claiming.claim(self._side, claim, timeout)
+        return await entering.claim(self._side, claim, timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         if busy is None:
@@ -79,10 +87,10 @@ class EtcdStore(StoreDefaults):
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         try:
-            return await claiming.release(self._side, resource, id, linger, timeout)
+            return await leaving.release(self._side, resource, id, linger, timeout)
         except LeaseNotFound:  # the lease for tombstones was revoked by somebody
             self._side.sessions.litter = None
-            return await claiming.release(self._side, resource, id, linger, timeout)
+            return await leaving.release(self._side, resource, id, linger, timeout)
 
     # ---- operators ----------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from interlock._core.outline import outline
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.claiming import post_mark
+from interlock.backends.etcd.algorithm.entering import post_mark
 from interlock.backends.etcd.algorithm.inspection import inspect
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side

@@ -1,4 +1,4 @@
-"""Enters claims and removes them: each is one Txn.
+"""Enters claims: each is one Txn. How they leave: see `leaving`.
 
     compare   the claim was not evicted or taken back, and nothing stands there at all
     then      put the key under the session's lease: it is granted
@@ -21,12 +21,11 @@ the creation, if it is known. If it is not, because an answer is missing, the ke
 
 from __future__ import annotations
 
-import math
 import time
 from functools import lru_cache, partial
 
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.keeping import COMMIT, grant_lease, litter_lease, session_for
+from interlock.backends.etcd.algorithm.keeping import COMMIT, session_for
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.view import View
@@ -41,7 +40,6 @@ from interlock.backends.etcd.wire.messages import (
     TxnAnswer,
     compare_create_revision,
     compare_mod_revision,
-    compared,
     delete_op,
     get,
     get_op,
@@ -53,7 +51,7 @@ from interlock.backends.etcd.wire.messages import (
     txn_op,
 )
 from interlock.backends.etcd.wire.template import blank, cut
-from interlock.backends.etcd.wire.values import RELEASED, Entry, claim_value, encoded, eviction
+from interlock.backends.etcd.wire.values import Entry, claim_value, encoded, eviction
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone, Standing
 
@@ -294,9 +292,16 @@ def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
     return Gone() if reason is None else Gone(True, reason)
 
 
+def _after_queue(claim: Claim) -> int:
+    """The index of the first part of a refused answer after the tombstone and the reads of the queue: the
+    floor is there, and what stands at the claim's key is the next.
+    """
+    return 4 if view.waits_for_writers(claim) else 3
+
+
 def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
     """Whether an operator has set another floor for tokens since it was read; it is known from now on."""
-    kvs = answer.ranged(4 if view.waits_for_writers(claim) else 3).kvs
+    kvs = answer.ranged(_after_queue(claim)).kvs
     try:
         found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
     except ValueError:
@@ -312,7 +317,7 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
 
 def _at_key(claim: Claim, answer: TxnAnswer) -> Entry | None:
     """What stands at the key of a claim that has not entered."""
-    kvs = answer.ranged(5 if view.waits_for_writers(claim) else 4).kvs
+    kvs = answer.ranged(_after_queue(claim) + 1).kvs
     return Entry(kvs[0]) if kvs else None
 
 
@@ -519,117 +524,3 @@ async def mark_again(side: Side, deadline: CallTime) -> None:
             return
         await side.txn(mark(own), deadline)
         side.sessions.let_in.pop(id, None)
-
-
-# ---- removing ---------------------------------------------------------------------------
-
-
-async def release(side: Side, resource: str, id: str, linger: float, timeout: float) -> bool:
-    deadline = await side.begin(timeout, patient=False)
-    if linger > 0:
-        kept = await _linger(side, resource, id, linger, deadline)
-        if kept is not None:
-            return kept
-    own, unanswered = side.sessions.own(id, resource), id in side.sessions.unanswered
-    if own is None and not unanswered:
-        return await _release_others(side, resource, id, deadline)
-    mine = side.keys.claim(resource, id) if own is None else own.name.key
-    created = 0 if own is None else own.created
-    removal = _removal(side, id, mine, created)
-    if unanswered:
-        try:
-            lease = await litter_lease(side, deadline)
-            removal += txn([], [put_op(put(side.keys.gone(id), RELEASED, lease))])
-        except StoreUnfit:
-            pass  # a full server still deletes
-    unsure: list[bool] = []  # a try that had no answer may have removed it: then it is gone by our own doing
-    try:
-        answer = await side.txn(removal, deadline, unsure=lambda: unsure.append(True))
-    except BaseException:
-        unsure.append(True)
-        raise
-    finally:
-        if own is not None and unsure:
-            own.answered = False
-    # What was compared at a known revision was there.
-    removed = bool(unsure) or (answer.succeeded and (created > 0 or answer.deleted(0) == 1))
-    side.sessions.leave(id, again=created > 0)
-    return removed
-
-
-def _removal(side: Side, id: str, mine: bytes, created: int) -> bytes:
-    """The Txn that deletes a claim unless it was evicted; more may be appended, as its fields repeat."""
-    gone = side.keys.gone(id)
-    start, end = _removal_parts(mine, len(gone))
-    # If it is not known, an answer is missing, and no later claim ever stands there.
-    compare = compared(compare_create_revision(mine, created)) if created else b""
-    return b"".join((start, gone, end, compare))
-
-
-@lru_cache(maxsize=1024)
-def _removal_parts(mine: bytes, gone_size: int) -> list[bytes]:
-    gone = blank(0, gone_size)
-    return cut(txn([compare_create_revision(gone, 0)], [delete_op(mine)]), gone)
-
-
-async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:
-    """Remove a claim of another client: a condition notifies its waiters so."""
-    found = await side.range(get(*side.keys.folder(resource)), deadline)
-    for entry in (Entry(kv) for kv in found.kvs):
-        if entry.id == id:
-            compare = [
-                compare_create_revision(side.keys.gone(id), 0),
-                compare_create_revision(entry.key, entry.created),
-            ]
-            answer = await side.txn(txn(compare, [delete_op(entry.key)]), deadline, again=False)
-            return answer.succeeded
-    return False
-
-
-async def _linger(side: Side, resource: str, id: str, linger: float, deadline: CallTime) -> bool | None:
-    """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not
-    hold.
-
-    The key keeps its place and its token, and outlives the client. The tombstone keeps it from being renewed
-    or released again.
-    """
-    folder, gone = side.keys.folder(resource), side.keys.gone(id)
-    found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
-    entries = [Entry(kv) for kv in found.kvs]
-    place = next((place for place, entry in enumerate(entries) if entry.claim_id == id), None)
-    if place is None:
-        side.sessions.leave(id)
-        return False
-    own = entries[place]
-    if own.said is None or own.said.get("lingering"):
-        return False
-    queue = entries[: place + 1]
-    capacity = own.capacity or 1
-    if sum(entry.permits(capacity) for entry in queue) > capacity:
-        return None
-    ttl = max(1, math.ceil(linger))
-    lease, _ = await grant_lease(side, ttl, deadline)
-    said = {**own.said, "lingering": True, "ttl": float(ttl)}
-    answer = await side.txn(
-        txn(
-            [compare_create_revision(gone, 0), compare_create_revision(own.key, own.created)],
-            [put_op(put(own.key, encoded(said), lease)), put_op(put(gone, RELEASED, lease))],
-        ),
-        deadline,
-        again=False,
-    )
-    side.sessions.leave(id, again=answer.succeeded)  # it is in the way until it lapses: see `_make_way`
-    return answer.succeeded
-
-
-async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime) -> None:
-    """Delete what stands at a key under our lease, if no claim of this client is there.
-
-    The key was listed a moment ago, and may be another claim's by now: so what stands there is read first,
-    and compared.
-    """
-    for kv in (await side.range(get(key), deadline)).kvs:
-        found = Entry(kv)
-        own = side.sessions.own(found.claim_id)
-        if found.lease == session.lease and (own is None or own.key != key):
-            await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)
