@@ -253,11 +253,29 @@ def _split(url: str) -> SplitResult:
     """
     from urllib.parse import urlsplit  # here, not above: `import interlock` stays light
 
+    url = _login_escaped(url)
     scheme, slashes, rest = url.partition("://")
-    hosts = rest[: min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))]
+    hosts = rest[: _path_at(rest)]
     if "[" not in hosts:
         return urlsplit(url)
     return urlsplit(scheme + slashes + rest[len(hosts) :])._replace(netloc=hosts)
+
+
+def _login_escaped(url: str) -> str:
+    """Return a URL without brackets in its user name and password.
+
+    urllib takes what stands in brackets for an address of IPv6. If it is none, the error quotes it, and may
+    quote a password.
+    """
+    scheme, slashes, rest = url.partition("://")
+    login = rest[: _path_at(rest)].rpartition("@")[0]
+    escaped = login.replace("[", "%5B").replace("]", "%5D")
+    return scheme + slashes + escaped + rest[len(login) :] if escaped != login else url
+
+
+def _path_at(rest: str) -> int:
+    """Where the hosts of a URL end, counted from the end of its ://."""
+    return min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
 
 
 def _unknown(url: str) -> str:
@@ -478,7 +496,7 @@ def _open_nodes(
     for node in nodes:
         if isinstance(node, str):
             rest, said = _without_connect_timeout(split(node).query)
-            base = node.partition("?")[0]
+            base = _login_escaped(node).partition("?")[0]
             node, longest = f"{base}?{rest}" if rest else base, max(longest, said or 0.0)
         named.append(node)
     patience = connect_timeout or longest or CONNECT_TIMEOUT

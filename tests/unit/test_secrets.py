@@ -56,6 +56,10 @@ UNESCAPED = [
 def secrets() -> Iterator[str]:
     for odd in UNESCAPED:
         yield f"{MARK}A{odd}B{MARK}"
+    # urllib takes what stands in brackets for an address of IPv6, and quotes it if it is none.
+    for before, after in (("", ""), ("A", ""), ("", "B"), ("A", "B"), ("v1.", ""), ("[", "]")):
+        yield f"{before}[{MARK}]{after}"
+    yield f"[v1.{MARK}]"
     yield f"/{MARK}"
     yield f"{MARK}?"
     yield f"12/{MARK}"
@@ -153,6 +157,17 @@ def test_no_mistyped_url_shows_its_password(
                 assert_hidden(repr(client.lock("x")), url)
             assert_hidden(redacted(url), url)
     assert_hidden(caplog.text, scheme)
+
+
+def test_no_mistyped_url_of_a_node_of_a_quorum_shows_its_password() -> None:
+    for secret in secrets():
+        nodes = [f"redis://user:{secret}@127.0.0.1:{port}/0" for port in (1, 2, 3)]
+        try:
+            client = interlock.connect(nodes)
+        except InterlockError as error:
+            assert_hidden(told(error), nodes[0])
+        else:
+            assert_hidden(repr(client), nodes[0])
 
 
 @pytest.mark.parametrize("scheme", STORES)

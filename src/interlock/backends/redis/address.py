@@ -36,6 +36,13 @@ SETTINGS = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
     *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
 }
+A_NUMBER = "write a number"
+WANTED = {
+    "ssl_cert_reqs": "write none, optional or required",
+    "ssl_include_verify_flags": "write names of ssl.VerifyFlags",
+    "ssl_exclude_verify_flags": "write names of ssl.VerifyFlags",
+}
+"""What the values of a URL's options must be, unless they are numbers."""
 LONGEST_LOGIN = 2**20  # bytes of all answers to a login
 KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the most special first
 
@@ -76,8 +83,8 @@ class Address:
         package = _library()
         try:
             settings = import_module(f"{package}.connection").parse_url(url)
-        except ValueError as error:
-            raise InvalidURL(str(error)) from None
+        except ValueError:  # its text may quote the password
+            raise InvalidURL(_misread(package, url)) from None
         kind = settings.pop("connection_class", None)
         unknown = [name for name in settings if name not in SETTINGS and not name.startswith("ssl")]
         if unknown:
@@ -417,6 +424,19 @@ def _place(kind: str, settings: dict[str, Any]) -> str:
     host = settings.get("host") or "localhost"
     # An IPv6 address is full of colons: brackets show where it ends.
     return f"Redis at {f'[{host}]' if ':' in host else host}:{settings.get('port') or 6379}"
+
+
+def _misread(package: str, url: str) -> str:
+    """The sentence for a URL that the library cannot read; of its values none is quoted."""
+    scheme, _, rest = url.partition("://")
+    parse = import_module(f"{package}.connection").parse_url
+    for option in rest.partition("?")[2].split("&"):
+        try:
+            parse(f"{scheme}://?{option}")
+        except ValueError:
+            name = option.partition("=")[0]
+            return f"{scheme}://: the option {name} cannot have this value; {WANTED.get(name, A_NUMBER)}"
+    return f"{scheme}://: the hosts cannot be read; in a user name or password write %5B for [ and %5D for ]"
 
 
 def _library() -> str:
