@@ -36,6 +36,9 @@ SETTINGS = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name"),
     *("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "encoding"),
 }
+OBJECTS = {"credential_provider", "socket_keepalive_options", "socket_type"}
+"""Settings of a user's connections whose values no URL can spell."""
+
 A_NUMBER = "write a number"
 WANTED = {
     "ssl_cert_reqs": "write none, optional or required",
@@ -86,14 +89,8 @@ class Address:
         except ValueError:  # its text may quote the password
             raise InvalidURL(_misread(package, url)) from None
         kind = settings.pop("connection_class", None)
-        unknown = [name for name in settings if name not in SETTINGS and not name.startswith("ssl")]
-        if unknown:
-            raise InvalidURL(
-                f"{_place('', settings)}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
-                "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as "
-                "ssl_ca_certs"
-            )
         kind_name = "Connection" if kind is None else kind.__name__
+        _check_options(kind, kind_name, settings)
         if kind_name == "SSLConnection" and settings.get("ssl_cert_reqs") != "none":
             # valkey-py, and redis-py before 6, accept any name by themselves, and send the password to it.
             settings.setdefault("ssl_check_hostname", True)
@@ -426,6 +423,33 @@ def _place(kind: str, settings: dict[str, Any]) -> str:
     return f"Redis at {f'[{host}]' if ':' in host else host}:{settings.get('port') or 6379}"
 
 
+def _check_options(kind: Any, kind_name: str, settings: dict[str, Any]) -> None:
+    """Refuse the options of a URL that a connection would not take."""
+    place, tls = _place("", settings), [name for name in settings if name.startswith("ssl")]
+    known = SETTINGS - OBJECTS - ({"host", "port"} if kind_name.startswith("Unix") else {"path"})
+    if tls and kind_name != "SSLConnection":
+        raise InvalidURL(
+            f"{place}: {tls[0]} is an option of TLS; write rediss://, rediss+sentinel://, rediss+cluster:// or "
+            "redlocks://"
+        )
+    if tls:
+        from interlock.backends.redis.tls import known_options  # here, not above: it loads `ssl`
+
+        known |= known_options(kind)
+    if unknown := [name for name in settings if name not in known]:
+        raise InvalidURL(
+            f"{place}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
+            "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as "
+            "ssl_ca_certs"
+        )
+    if settings.get("ssl_cert_reqs", "none") not in ("none", "optional", "required"):
+        raise InvalidURL(f"{place}: {_odd_value('ssl_cert_reqs')}")
+
+
+def _odd_value(name: str) -> str:
+    return f"the option {name} cannot have this value; {WANTED.get(name, A_NUMBER)}"
+
+
 def _misread(package: str, url: str) -> str:
     """The sentence for a URL that the library cannot read; of its values none is quoted."""
     scheme, _, rest = url.partition("://")
@@ -434,8 +458,7 @@ def _misread(package: str, url: str) -> str:
         try:
             parse(f"{scheme}://?{option}")
         except ValueError:
-            name = option.partition("=")[0]
-            return f"{scheme}://: the option {name} cannot have this value; {WANTED.get(name, A_NUMBER)}"
+            return f"{scheme}://: {_odd_value(option.partition('=')[0])}"
     return f"{scheme}://: the hosts cannot be read; in a user name or password write %5B for [ and %5D for ]"
 
 

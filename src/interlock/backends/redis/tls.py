@@ -92,7 +92,7 @@ def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> d
     """The settings that this class of connections accepts; those of a sync client may not fit async ones,
     or vice versa.
     """
-    known = _known(kind)
+    known = known_options(kind)
     strange = [name for name in settings if name.startswith("ssl") and name not in known]
     for name in strange:
         if settings[name]:  # to leave it out would make a connection less safe than its owner wants
@@ -103,6 +103,7 @@ def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> d
     return {name: value for name, value in settings.items() if name not in strange}
 
 
-def _known(kind: type[Any]) -> set[str]:
+def known_options(kind: type[Any]) -> set[str]:
+    """The names of all settings that this class of connections has."""
     makers = [vars(parent)["__init__"] for parent in kind.__mro__[:-1] if "__init__" in vars(parent)]
     return {name for maker in makers for name in inspect.signature(maker).parameters}
