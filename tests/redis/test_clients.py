@@ -6,7 +6,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -95,6 +97,98 @@ def test_a_users_database_is_used(server: Server) -> None:
         with client.lock(name):
             assert theirs.exists(name)
         client.close()
+
+
+LIBRARIES = ("redis", "redis.asyncio", "valkey", "valkey.asyncio")
+
+
+def select_five(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command("SELECT", 5)
+    connection.read_response()
+
+
+def entering(library: str, way: str, port: int) -> Any:
+    """A client that enters its database by more than its settings."""
+    package = library.partition(".")[0]
+    made = import_module(library)
+    client: Any = getattr(made, package.capitalize())
+    pools = import_module(f"{library}.connection")
+    if way == "function":
+        return client(port=port, **{f"{package}_connect_func": select_five})
+    if way == "connection":
+        own = type("Own", (pools.Connection,), {"on_connect": lambda self: None})
+        return client(connection_pool=pools.ConnectionPool(connection_class=own, port=port))
+    if way == "mixin":
+        mixin = type("Mixin", (), {"on_connect": lambda self: None})
+        own = type("Own", (mixin, pools.SSLConnection), {})
+        return client(connection_pool=pools.ConnectionPool(connection_class=own, port=port))
+    if way == "pool":
+        own = type("Own", (pools.ConnectionPool,), {"make_connection": lambda self: None})
+        return client(connection_pool=own(port=port))
+    if way == "patched pool":
+        pool = pools.ConnectionPool(port=port)
+        pool.make_connection = lambda: None
+        return client(connection_pool=pool)
+    return client(port=port, single_connection_client=True)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    "way", ["function", "connection", "mixin", "pool", "patched pool", "single connection"]
+)
+def test_a_client_that_may_enter_another_database_as_it_connects_is_refused(
+    server: Server, library: str, way: str
+) -> None:
+    pytest.importorskip(library)
+    client = entering(library, way, server.port)
+    for connect in (interlock.connect, aio.connect):
+        with pytest.raises(Unsupported, match=r"may .*select.* another database .* give connect a URL"):
+            connect(client)
+    with pytest.raises(Unsupported):
+        interlock.connect([client, client, client])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_all_connections_and_pools_of_the_libraries_are_taken(library: str) -> None:
+    """They are not connected to: only what they are is checked."""
+    package = library.partition(".")[0]
+    made = pytest.importorskip(library)
+    client: Any = getattr(made, package.capitalize())
+    pools, sentinels = import_module(f"{library}.connection"), import_module(f"{library}.sentinel")
+    for kind in (pools.ConnectionPool, pools.BlockingConnectionPool):
+        for scheme in ("redis://h/3", "rediss://h/3", "unix:///s?db=3"):
+            interlock.connect(client(connection_pool=kind.from_url(scheme))).close()
+    for tls in (False, True):
+        interlock.connect(sentinels.Sentinel([("h", 1)]).master_for("service", ssl=tls)).close()
+    # A pool of the user's own may count, as long as the library makes its connections.
+    counting = type("Counting", (pools.ConnectionPool,), {"release": lambda self, connection: None})
+    interlock.connect(client(connection_pool=counting(host="h"))).close()
+
+
+def test_a_client_of_a_cluster_with_a_function_of_its_own_as_it_connects_is_refused() -> None:
+    class RedisCluster:
+        __module__ = "redis.cluster"
+
+        def __init__(self, **own: Any) -> None:
+            node = SimpleNamespace(host="h", port=1)
+            self.nodes_manager = SimpleNamespace(
+                connection_kwargs={}, nodes_cache={"h:1": node}, **own.pop("manager", {})
+            )
+            vars(self).update(own)
+
+    own = type("Own", (redis.Connection,), {})
+    pool = type("OwnPool", (redis.ConnectionPool,), {"make_connection": lambda self: None})
+    for client in (
+        RedisCluster(user_on_connect_func=select_five),
+        RedisCluster(manager={"connection_pool_class": pool}),
+    ):
+        with pytest.raises(Unsupported, match="give connect a URL"):
+            interlock.connect(client)
+    client = RedisCluster()
+    client.nodes_manager.connection_kwargs["connection_class"] = own
+    with pytest.raises(Unsupported, match="give connect a URL"):
+        interlock.connect(client)
 
 
 def test_a_client_of_a_cluster_or_of_something_else_is_refused() -> None:

@@ -129,6 +129,22 @@ def test_a_lock_held_by_a_semaphore_is_a_value_error(party: Party, name: str, se
             party.lock(name).acquire(blocking=False)
 
 
+def test_a_client_that_may_enter_another_database_as_it_connects_is_refused(server: Server) -> None:
+    """Its own commands, and redis-py's locks through it, would look for the lock somewhere else."""
+
+    def select_five(connection: Any) -> None:
+        connection.on_connect()
+        connection.send_command("SELECT", 5)
+        connection.read_response()
+
+    untyped: Any = select_five
+    with redis.Redis(port=server.port, redis_connect_func=untyped) as client:
+        lock = client.lock("x", timeout=5, lock_class=Lock)
+        with pytest.raises(interlock.Unsupported, match="another database"):
+            lock.acquire(blocking=False)
+        assert not client.exists("x")
+
+
 def test_a_client_of_many_servers_is_refused_in_one_sentence() -> None:
     class Cluster:
         __module__ = "redis.cluster"

@@ -24,6 +24,7 @@ from interlock.backends.redis.errors import (
     timeout_error,
     unreachable,
 )
+from interlock.backends.redis.user_clients import check_client, check_cluster
 from interlock.backends.redis.wire.resp import LONG_ARRAY, ErrorReply, ProtocolError
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.store import CONNECT_TIMEOUT
@@ -106,6 +107,7 @@ class Address:
             raise Unsupported(
                 f"{type(client).__name__} is no client of one server; give connect a redis.Redis, or a URL"
             )
+        check_client(client)
         names = [parent.__name__ for parent in pool.connection_class.__mro__]
         kind = next((kind for kind in KINDS if kind in names), "Connection")
         modules = [parent.__module__.partition(".")[0] for parent in pool.connection_class.__mro__]
@@ -117,6 +119,7 @@ class Address:
         """How a `RedisCluster` of redis-py or valkey-py, sync or async, logs in to its nodes; without
         their addresses.
         """
+        check_cluster(client)
         settings = dict(client.nodes_manager.connection_kwargs)
         kind = getattr(settings.get("connection_class"), "__name__", "Connection")
         if settings.pop("ssl", False):
