@@ -13,8 +13,8 @@ import pytest
 
 import interlock
 from interlock import aio
+from interlock.backends.kit import listener
 from interlock.backends.kit.reader import WaiterSignal
-from interlock.backends.sql import listener
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.postgresql import Server, fresh_schema, running
 from tests.patience import PATIENCE, until
@@ -174,7 +174,7 @@ class TestWhatEndsTheReading:
     def test_a_server_without_a_sign_of_life_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody else notices while a waiter reads: the listener's thread asks, and the answer would come to the waiter."""
         turn = stretched(0.2)  # in which a server that lives must be able to answer
-        monkeypatch.setattr(listener, "TURN", turn)
+        monkeypatch.setattr(listener, "QUIET_S", turn)
         with running() as server:
             url = server.url(fresh_schema())
             with interlock.connect(url) as client, interlock.connect(f"{url}&connect_timeout=7") as other:

@@ -325,7 +325,7 @@ class TestNobodyIsLeftUntold:
     def test_the_connection_for_plain_messages_ends_with_the_client(self, old: RedisCluster) -> None:
         holder, client = (interlock.connect(old.url()) for _ in range(2))
         handed_over(holder, client, names(old)[0])
-        assert not listener(client).registers._waiters, "it goes on for nobody"
+        assert not listener(client).registers.topics, "it goes on for nobody"
         thread = listener(client).registers._thread
         assert thread.is_alive()
         client.close()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from interlock.backends.kit.listener import RECONNECT_PAUSE_S
 from interlock.backends.redis.cluster import shard_subscription, sharded_pubsub
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 from interlock.backends.redis.cluster.slots import HostPort, read_map
 from interlock.backends.redis.cluster.topology import Topology
-from interlock.backends.redis.pubsub.listener import AGAIN
 from interlock.backends.redis.pubsub.waiters import queue as topic
 from interlock.backends.redis.wire.keys import ClusterKeys, slot
 from interlock.backends.redis.wire.resp import ErrorReply, command
@@ -124,8 +124,8 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setattr(
         shard_subscription, "connected", lambda member, timeout: FakeConnection(made.lines, member)
     )
-    monkeypatch.setattr(shard_subscription, "PING", 0.05)
-    monkeypatch.setattr(sharded_pubsub, "IDLE", 60.0)
+    monkeypatch.setattr(shard_subscription, "QUIET_S", 0.05)
+    monkeypatch.setattr(sharded_pubsub, "IDLE_CLOSE_S", 60.0)
     yield made
     made.listener.close()
 
@@ -254,9 +254,9 @@ def test_who_comes_while_a_channel_is_given_up_gets_it_again(
     for name in (LOW, NEAR):
         stage.confirmed(line, name)
     waiter.leave()
-    monkeypatch.setattr(sharded_pubsub, "IDLE", 0.0)
+    monkeypatch.setattr(sharded_pubsub, "IDLE_CLOSE_S", 0.0)
     stage.asked(line, b"SUNSUBSCRIBE", LOW)
-    monkeypatch.setattr(sharded_pubsub, "IDLE", 60.0)
+    monkeypatch.setattr(sharded_pubsub, "IDLE_CLOSE_S", 60.0)
     assert stage.generation(LOW) == 0, "nobody may rely on it any more"
     back = Waiting(stage.listener, LOW)
     assert not back.subscribed
@@ -277,7 +277,7 @@ def test_a_refusal_is_left_to_those_who_look_and_tried_again_in_a_while(stage: S
     until(lambda: A not in stage.listener._subscriptions, SOON)
     Waiting(stage.listener, LOW)
     stage.asked(stage.line(A, 1), b"SSUBSCRIBE", LOW)
-    assert time.monotonic() - began >= AGAIN, "it would be asked without end"
+    assert time.monotonic() - began >= RECONNECT_PAUSE_S, "it would be asked without end"
 
 
 def test_when_another_is_master_those_who_wait_look_also_if_nobody_was_reached(

@@ -308,8 +308,8 @@ class TestConnections:
     def test_what_nobody_needs_any_more_is_given_up_and_can_be_had_again(
         self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sharded_pubsub, "IDLE", 0.3)
-        monkeypatch.setattr(shard_subscription, "PING", 0.1)
+        monkeypatch.setattr(sharded_pubsub, "IDLE_CLOSE_S", 0.3)
+        monkeypatch.setattr(shard_subscription, "QUIET_S", 0.1)
         client, prefix = interlock.connect(url), url.partition("prefix=")[2].partition("&")[0]
         one = steady.name_on(0, prefix)
         other = next(n for n in (f"n{i}" for i in range(1000)) if steady.shard(prefix + n) == 0)
@@ -343,8 +343,8 @@ class TestConnections:
     def test_one_left_behind_on_a_closed_loop_keeps_none(
         self, steady: RedisCluster, url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sharded_pubsub, "IDLE", 0.3)
-        monkeypatch.setattr(shard_subscription, "PING", 0.1)
+        monkeypatch.setattr(sharded_pubsub, "IDLE_CLOSE_S", 0.3)
+        monkeypatch.setattr(shard_subscription, "QUIET_S", 0.1)
         client, loop = aio.connect(url), asyncio.new_event_loop()
 
         async def wait() -> asyncio.Task[Any]:

@@ -15,6 +15,7 @@ import redis
 
 import interlock
 from interlock import aio
+from interlock.backends.kit import listener as kit_listener
 from interlock.backends.kit.reader import WaiterSignal
 from interlock.backends.redis.pubsub import listener
 from interlock.testing.lag import at_most
@@ -60,7 +61,7 @@ def settled(client: aio.Client) -> bool:
     """Whether somebody waits who was refused after the subscription stood, and has nothing to look for any more."""
     store: Any = client._core.store
     now = store._listener.generation
-    return bool(now and store._listener._waiters and any(asked == now for asked, _ in store._places.values()))
+    return bool(now and store._listener.topics and any(asked == now for asked, _ in store._places.values()))
 
 
 def another(client: aio.Client, lost: Any) -> bool:
@@ -243,9 +244,9 @@ class TestWhatEndsTheReading:
     def test_one_left_behind_on_a_closed_loop_keeps_no_thread_and_nobody_else_waiting(
         self, monkeypatch: pytest.MonkeyPatch, url: str, other: interlock.Client, lends: bool
     ) -> None:
-        monkeypatch.setattr(listener, "IDLE", 0.3)
-        monkeypatch.setattr(listener, "PING", 0.1)
-        monkeypatch.setattr(listener, "POLLS", lends)
+        monkeypatch.setattr(listener, "IDLE_CLOSE_S", 0.3)
+        monkeypatch.setattr(kit_listener, "QUIET_S", 0.1)
+        monkeypatch.setattr(kit_listener, "POLLS", lends)
         client: Any = aio.connect(url)
         with other.lock("x"):
             loop = asyncio.new_event_loop()
@@ -279,7 +280,7 @@ class TestWhatEndsTheReading:
     def test_nobody_reconnects_for_one_left_behind_on_a_closed_loop(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(listener, "POLLS", False)  # its thread reads, and notices at once
+        monkeypatch.setattr(kit_listener, "POLLS", False)  # its thread reads, and notices at once
         with running() as server:
             client: Any = aio.connect(server.url())
             other = interlock.connect(server.url())
@@ -322,7 +323,7 @@ class TestWhatEndsTheReading:
     def test_a_thread_that_reads_itself_is_called_back_from_a_server_without_a_sign_of_life(
         self, monkeypatch: pytest.MonkeyPatch, server: Server, url: str, other: interlock.Client
     ) -> None:
-        monkeypatch.setattr(listener, "PING", 0.2)
+        monkeypatch.setattr(kit_listener, "QUIET_S", 0.2)
         with interlock.connect(url) as client:
             subscribed(client, other)
             held = other.lock("x").acquire()
@@ -340,8 +341,8 @@ class TestWhatEndsTheReading:
         self, monkeypatch: pytest.MonkeyPatch, url: str, other: interlock.Client
     ) -> None:
         """Or it would watch, under that number, what somebody opens next."""
-        monkeypatch.setattr(listener, "IDLE", 0.3)
-        monkeypatch.setattr(listener, "PING", 0.1)
+        monkeypatch.setattr(listener, "IDLE_CLOSE_S", 0.3)
+        monkeypatch.setattr(kit_listener, "QUIET_S", 0.1)
 
         async def main() -> None:
             loop: Any = asyncio.get_running_loop()

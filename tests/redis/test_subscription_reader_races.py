@@ -17,9 +17,9 @@ import pytest
 import redis
 
 import interlock
+from interlock.backends.kit import listener
 from interlock.backends.kit import reader as module
 from interlock.backends.kit.reader import SubscriptionReader, WaiterSignal
-from interlock.backends.redis.pubsub import listener
 from interlock.backends.redis.transport.pool import BlockingConnection
 from interlock.testing.lag import at_most
 from interlock.testing.servers.redis import Server
@@ -269,7 +269,7 @@ def test_a_request_to_a_server_that_takes_nothing_keeps_nobody_for_long(
     server: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is sent under the guard that everybody needs who begins to wait, or stops."""
-    monkeypatch.setattr(listener, "PING", 0.2)
+    monkeypatch.setattr(listener, "QUIET_S", 0.2)
     with interlock.connect(url) as client, interlock.connect(url) as other:
         subscribed(client, other)
         waiters, waiter = cast(Any, client._core.store)._listener, threading.Event()

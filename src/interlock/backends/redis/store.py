@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from interlock.backends.kit.listener import RECONNECT_PAUSE_S
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.sides import Sides
 from interlock.backends.redis.errors import reply_error, understood, unexpected_answer
-from interlock.backends.redis.pubsub.listener import AGAIN, Listener
+from interlock.backends.redis.pubsub.listener import Listener
 from interlock.backends.redis.pubsub.publishing import PublishRight
 from interlock.backends.redis.pubsub.waiters import NoListenerThread, queue
 from interlock.backends.redis.scan import Ask, ResourceScan
@@ -131,7 +132,7 @@ class RedisStore(StoreDefaults):
                 else reply
             )
         except StoreUnavailable:
-            self._listener.recheck(queue(resource))
+            self._listener.wake(queue(resource))
             raise
 
     async def _run(self, call: Call, body: bytes, timeout: float, again: bool = True) -> Any:
@@ -274,7 +275,7 @@ class RedisStore(StoreDefaults):
         if self._places:
             for renewal, said in zip(batch, replies, strict=True):
                 if said != packing.WAITS and renewal.id in self._places:
-                    self._listener.recheck(renewal.id.encode())
+                    self._listener.wake(renewal.id.encode())
         return [packing.renew_answer(self._place, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
@@ -291,12 +292,12 @@ class RedisStore(StoreDefaults):
             if type(reply) is ErrorReply:
                 reply = await self._run_with_source(call, body, timeout, reply, False)
         except StoreUnavailable:
-            listener.recheck(queue(resource))  # it may have admitted waiters of ours: they ask for themselves
+            listener.wake(queue(resource))  # it may have admitted waiters of ours: they ask for themselves
             raise
         if call is not RELEASE:
             self._places.pop(id, None)
             self._unanswered.pop(id, None)
-        if listener._early or listener._waiters:
+        if listener.tokens or listener.topics:
             listener.claim_removed(name)
         if type(reply) is int:
             return reply == 1
@@ -409,7 +410,9 @@ class RedisStore(StoreDefaults):
                 left = self._publish_right.longest_wait(until - self._runtime.now())
                 await self._runtime.wait(signal, max(0.0, left))
         except NoListenerThread:
-            await self._runtime.wait(signal, max(0.0, min(AGAIN, timeout)))  # then the caller reads again
+            await self._runtime.wait(
+                signal, max(0.0, min(RECONNECT_PAUSE_S, timeout))
+            )  # then the caller reads again
         except StoreUnavailable:
             if self._runtime.now() < until:
                 raise  # otherwise the time is up, which is an answer too

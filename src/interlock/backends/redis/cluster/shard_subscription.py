@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from interlock._core.runtime import Mutex, Signal
 from interlock._support import native
+from interlock.backends.kit.listener import QUIET_S, RECONNECT_PAUSE_S
 from interlock.backends.redis.cluster.slots import HostPort, redirected_to
 from interlock.backends.redis.cluster.topology import Topology
-from interlock.backends.redis.pubsub.heartbeat import PING, Heartbeat
-from interlock.backends.redis.pubsub.listener import AGAIN
+from interlock.backends.redis.pubsub.heartbeat import Heartbeat
 from interlock.backends.redis.transport.pool import BlockingConnection, connected
 from interlock.backends.redis.wire.keys import slot
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, command, message_parts
@@ -87,7 +87,7 @@ class ShardSubscription:
         except (InterlockError, ErrorReply, *MALFORMED):
             # The waiters ask the store themselves, and hear from the server what is wrong.
             self._drop(self.channels)
-            time.sleep(AGAIN)
+            time.sleep(RECONNECT_PAUSE_S)
         finally:
             self._drop(self.channels, last=True)
             if connection is not None:
@@ -114,13 +114,13 @@ class ShardSubscription:
             return True
 
     def _receive_all(self, connection: BlockingConnection) -> None:
-        heartbeat, sweeps_at = Heartbeat(PING), time.monotonic() + PING
+        heartbeat, sweeps_at = Heartbeat(QUIET_S), time.monotonic() + QUIET_S
         while not self._owner.closed:
-            replies = connection.receive(PING)
+            replies = connection.receive(QUIET_S)
             for reply in replies:
                 self._on_reply(reply)
             if (now := time.monotonic()) >= sweeps_at:
-                sweeps_at = now + PING
+                sweeps_at = now + QUIET_S
                 if not self._sweep(now):
                     return
             if heartbeat.ping_due(bool(replies), now):

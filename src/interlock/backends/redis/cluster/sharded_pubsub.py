@@ -23,8 +23,8 @@ from interlock.backends.kit.waiters import notify
 from interlock.backends.redis.cluster.shard_subscription import ShardSubscription
 from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.cluster.topology import Topology
-from interlock.backends.redis.pubsub.listener import IDLE, Listener
-from interlock.backends.redis.pubsub.waiters import GrantWaiters, NoListenerThread, queue
+from interlock.backends.redis.pubsub.listener import IDLE_CLOSE_S, Listener
+from interlock.backends.redis.pubsub.waiters import NoListenerThread, RedisWaiters, queue
 from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command
 
@@ -42,7 +42,7 @@ class PlainListener(Listener):
         self._owner.deliver(message)
 
 
-class ShardedListener(GrantWaiters):
+class ShardedListener(RedisWaiters):
     """Delivers messages from one subscription for each master on which somebody waits."""
 
     def __init__(self, topology: Topology, keys: ClusterKeys, *, must: bool = False) -> None:
@@ -219,14 +219,18 @@ class ShardedListener(GrantWaiters):
 
     def _waiting(self) -> list[tuple[str, list[Signal]]]:
         mark = queue("")
-        found = [(topic, waiters) for topic, waiters in self._waiters.items() if topic.startswith(mark)]
+        found = [(topic, waiters) for topic, waiters in self.topics.items() if topic.startswith(mark)]
         return [(topic[len(mark) :].decode(), list(waiters)) for topic, waiters in found]
 
     def unneeded(self, subscription: ShardSubscription, now: float) -> list[bytes]:
         """Give up and return the channels on which nobody has waited for long. Needs the mutex."""
         self._drop_abandoned()
         needed = {self.subscription_of(resource)[0] for resource, _ in self._waiting()}
-        idle = [c for c in subscription.channels if c not in needed and now - self._used.get(c, 0.0) >= IDLE]
+        idle = [
+            c
+            for c in subscription.channels
+            if c not in needed and now - self._used.get(c, 0.0) >= IDLE_CLOSE_S
+        ]
         self._forget(subscription, idle)
         for channel in idle:
             self._used.pop(channel, None)
@@ -259,7 +263,7 @@ class ShardedListener(GrantWaiters):
     def close(self) -> None:
         with self._mutex:
             self._closed = True
-            waiting = self._registry.close()
+            waiting = self._waiters.close()
             subscriptions = list(self._subscriptions.values())
         for subscription in subscriptions:
             subscription.hang_up()

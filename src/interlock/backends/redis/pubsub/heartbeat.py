@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import time
 
-PING = 5.0  # seconds of silence after which the server is sent a PING
-
 
 class Heartbeat:
     """Tells when to ping a silent server, and when to give it up."""
