@@ -67,7 +67,7 @@ def test_a_periodic_signal_does_not_stretch_the_time_to_connect() -> None:
 def test_a_thread_struck_anywhere_in_the_pool_leaves_its_place_to_the_others(
     url: str, monkeypatch: Any, cold: bool
 ) -> None:
-    monkeypatch.setattr(pool, "MOST", 1)
+    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
     with interlock.connect(url) as client:
         client.inspect("x")
         store: Any = client._core.store

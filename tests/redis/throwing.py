@@ -19,7 +19,7 @@ from interlock.backends.redis.transport import pool
 from interlock.errors import InterlockError
 from tests.patience import PATIENCE
 
-pool.MOST = 3  # connections to Redis: those that are lost are missed sooner
+pool.MAX_CONNECTIONS = 3  # connections to Redis: those that are lost are missed sooner
 
 
 class Thrown(BaseException):

@@ -49,7 +49,7 @@ def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connecti
                 patch.setattr(transport, "_take_set", struck)
                 client.inspect("x")
         with client.lock("x", timeout=5.0):
-            assert len(transport._sets) <= 2
+            assert len(transport._slots) <= 2
 
 
 def test_a_thread_that_never_runs_keeps_nobody_from_connecting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_connections_whose_check_was_interrupted_are_not_used_again(monkeypatch:
                 with pytest.raises(KeyboardInterrupt):
                     await store.inspect("x")
             assert other not in transport._idle
-            assert len(transport._sets) == len(transport._idle) == 1
+            assert len(transport._slots) == len(transport._idle) == 1
 
         run("sync", servers.url(), main)
 

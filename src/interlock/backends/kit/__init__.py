@@ -3,6 +3,8 @@
 | module | what a store gets from it |
 |---|---|
 | `sides` | the sides of one client: the callers' store, the keeper's, and the blocking one of asyncio |
+| `listener` | the subscription of a client, kept by one thread, that wakes all waiters |
+| `slots` | a bounded pool of connections, for threads |
 | `waiters` | the registry of who waits for what, threads and tasks alike |
 | `polling` | watching by looking again and again, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |

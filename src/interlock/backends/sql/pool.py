@@ -3,6 +3,9 @@
 A slot in the pool is a link object held by weak reference, which exists before it is connected. However a
 thread or task ends that uses one, even by an exception thrown into it between two lines, the slot is free
 once nobody holds the object. A link of asyncio belongs to the event loop that made it.
+
+This is not one of `kit.slots`, whose waiters are threads that block on a lock. Here tasks wait as well, so a
+waiter waits by its runtime; an idle link serves only its own loop; and callers in a hurry come first.
 """
 
 from __future__ import annotations

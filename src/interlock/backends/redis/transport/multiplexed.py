@@ -20,7 +20,7 @@ from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import timeout_error, unreachable
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
-from interlock.backends.redis.transport.pool import FARTHEST
+from interlock.backends.redis.transport.pool import MAX_ADDED_ROUND_TRIP_S
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
 Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline, and the timeout behind it
@@ -35,7 +35,7 @@ class MultiplexedConnection(PipelinedConnection):
         self._timer: asyncio.TimerHandle | None = None
         self._sweeps_at = 0.0
         # The shortest timeout of a request in seconds: a distant server cannot answer sooner.
-        self._least = min(FARTHEST, 2 * round_trip(connection))
+        self._least = min(MAX_ADDED_ROUND_TRIP_S, 2 * round_trip(connection))
 
     def ask(self, request: bytes, timeout: float) -> asyncio.Future[Any]:
         loop, pending = self.loop, self._pending

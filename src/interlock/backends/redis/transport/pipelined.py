@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock._support.inline_resume import Wakeups
 from interlock.backends.redis.errors import protocol_error, unreachable
-from interlock.backends.redis.transport.pool import AT_ONCE
+from interlock.backends.redis.transport.pool import DISCARD_UNSENT
 from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
 from interlock.errors import InterlockError
 
@@ -111,6 +111,6 @@ class PipelinedConnection(asyncio.Protocol, ABC):
     def _reset(self) -> None:
         sock = self._transport.get_extra_info("socket")
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DISCARD_UNSENT)
         except (OSError, AttributeError):
             pass  # it is gone already, or no TCP socket

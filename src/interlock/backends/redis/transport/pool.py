@@ -5,10 +5,7 @@ lets other greenlets run where gevent or eventlet provides the sockets. A connec
 wrong is reset: a late reply must not answer another request, and a request must not arrive after its claim
 was taken back.
 
-A slot in the pool is a connection object held by weak reference. However a thread ends that uses one, even by
-an exception that another thread throws into it between two lines, the slot is free once nobody holds the
-object. For the same reason there is no `threading.Condition` here: an exception inside its methods can leave
-its lock held for ever.
+The pool is one of `kit.slots`; a request that finds an idle connection takes it without any call there.
 """
 
 from __future__ import annotations
@@ -18,27 +15,25 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, SupportsIndex
-from weakref import WeakSet
 
 from interlock._support import native
 from interlock.backends.kit.connect_pace import left_after
+from interlock.backends.kit.slots import Slots
 from interlock.backends.redis.address import Route, round_trip
 from interlock.backends.redis.errors import merged_error, protocol_error, timeout_error, unreachable
 from interlock.backends.redis.transport.keeper_connection import KeeperConnection
 from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
-MOST = 16  # connections at the same time; more threads than this take turns
-IDLE = 1.0  # seconds after which a connection that nobody needed is closed
-FRESH = 0.5  # seconds of idleness after which a connection is checked before it is used
-AGAIN = 0.05  # seconds after which a thread that waits for a slot looks for one that became free unannounced
-CHUNK = 16384
-USUAL = 256  # bytes that suffice for most replies; a larger buffer costs more than it saves
-FARTHEST = 2.0  # seconds that the round trip to a distant server may add to a request's timeout
-AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
+MAX_CONNECTIONS = 16  # at the same time; more threads than this wait for each other
+IDLE_CLOSE_S = 1.0  # after which a connection that nobody needed is closed
+UNCHECKED_S = 0.5  # of idleness after which a connection is checked before it is used
+READ_BYTES = 16384
+SHORT_READ_BYTES = 256  # suffice for most replies; a larger buffer costs more than it saves
+MAX_ADDED_ROUND_TRIP_S = 2.0  # that a distant server may add to a request's timeout
+DISCARD_UNSENT = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
 
 
 class Broken(StoreUnavailable):
@@ -74,7 +69,7 @@ class BlockingConnection:
         # Kept alive: the library closes a connection that is garbage-collected.
         connection = self._connection = address.connect(timeout)
         self._sock = connection._sock
-        self.least = min(FARTHEST, 2 * round_trip(connection))
+        self.least = min(MAX_ADDED_ROUND_TRIP_S, 2 * round_trip(connection))
         self.bound = bool(native.green("socket"))
 
     def unbind(self) -> None:
@@ -96,7 +91,7 @@ class BlockingConnection:
             self._patience(timeout)
         try:
             sock.sendall(request)
-            data = sock.recv(USUAL)
+            data = sock.recv(SHORT_READ_BYTES)
             if replies == 1 and data[:1] == b":" and data[-2:] == b"\r\n":  # an integer, as most replies are
                 self.used = now
                 return int(data[1:-2])
@@ -125,7 +120,7 @@ class BlockingConnection:
             size += len(data)
             check_size(size)
             self._patience(until - now)
-            data = self._sock.recv(CHUNK)
+            data = self._sock.recv(READ_BYTES)
 
     def _patience(self, timeout: float) -> None:
         self._timeout = timeout
@@ -187,10 +182,10 @@ class BlockingConnection:
         """
         try:
             if self._tls is None:
-                data: bytes = self._sock.recv(CHUNK)
+                data: bytes = self._sock.recv(READ_BYTES)
             else:
                 with self._tls:
-                    data = self._sock.recv(CHUNK)
+                    data = self._sock.recv(READ_BYTES)
         except (BlockingIOError, TimeoutError):
             return b""
         except OSError as error:
@@ -222,7 +217,7 @@ class BlockingConnection:
         """Close it, and discard data that is still under way."""
         if self._sock is not None:
             try:
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DISCARD_UNSENT)
             except OSError:
                 pass  # it is gone already
         self.close()
@@ -271,10 +266,13 @@ class Pool:
     def after_fork(self) -> None:
         """Forget the parent's sockets. They are closed here without telling the server."""
         self._idle: _Idle = _ByThread() if native.green("socket") else []
-        self._connections: WeakSet[BlockingConnection] = WeakSet()  # including those in use
-        self._waiting: deque[_Waiter] = deque()
+        self._slots: Slots[BlockingConnection] = Slots(
+            MAX_CONNECTIONS, lambda: BlockingConnection(self.address.place), self._idle
+        )
+        self._slots.closed = self._closed
+        self._waiting = self._slots.waiting
         self._companion: _Companion | None = None
-        self._mutex = native.mutex()
+        self._mutex = self._slots.mutex
         self.inside: Callable[[], bool] = self._mutex._is_owned  # itself: every release asks
         """Whether the calling thread is in the middle of a change here."""
 
@@ -289,7 +287,7 @@ class Pool:
         except IndexError:
             return self._ask_slowly(request, timeout, replies, again)
         now = time.monotonic()
-        if now - connection.used > FRESH and not connection.alive():
+        if now - connection.used > UNCHECKED_S and not connection.alive():
             self._drop(connection)
             return await self.ask(request, timeout, replies, again)
         try:
@@ -333,7 +331,7 @@ class Pool:
         return reply
 
     async def warm(self, route: Route, timeout: float) -> None:
-        if self._idle or self._connections:
+        if self._idle or len(self._slots):
             return
         connection, _ = self._next(time.monotonic() + timeout, 0.0)
         self._idle.append(connection)
@@ -346,21 +344,22 @@ class Pool:
 
         If one must be made, there are `connecting` seconds for that, or the time until `until`.
         """
-        while True:
-            with self._mutex:
-                if self._closed:
-                    raise ClientClosed("this client was closed")
-                if self._idle:
-                    return self._idle.pop(), False
-                if len(self._connections) < MOST:
-                    connection = BlockingConnection(self.address.place)
-                    # From here on its slot is taken, as long as the object exists.
-                    self._connections.add(connection)
-                    break
-                waiter = _Waiter()
-                self._waiting.append(waiter)
-            if (given := self._stand(waiter, until, connecting)) is not None:
-                return given, False
+
+        def left() -> float:
+            # While others connect, a request that may take so long for that waits for them.
+            also = connecting if any(not connection.made for connection in self._slots) else 0.0
+            return until + also - time.monotonic()
+
+        found = self._slots.take(left)
+        if found is None:
+            if self._closed:
+                raise ClientClosed("this client was closed")
+            raise StoreUnavailable(
+                f"{self.address.place}: all {MAX_CONNECTIONS} connections are waiting for it"
+            )
+        connection, new = found
+        if not new:
+            return found
         began = time.monotonic()
         try:
             self._connect(
@@ -374,27 +373,7 @@ class Pool:
         except BaseException:
             self._drop(connection)
             raise
-        return connection, True
-
-    def _stand(self, waiter: _Waiter, until: float, connecting: float) -> BlockingConnection | None:
-        """Wait until a connection is handed over, or a slot may be free.
-
-        Each wait is short, because some slots become free unannounced. While others connect, a request that
-        may take `connecting` seconds for that waits for them.
-        """
-        if any(not connection.made for connection in self._connections):
-            until += connecting
-        try:
-            left = until - time.monotonic()
-            waiter.gate.acquire(timeout=max(0.0, min(AGAIN, left)))
-        finally:
-            try:
-                self._waiting.remove(waiter)
-            except ValueError:
-                pass  # a connection was handed over
-        if waiter.connection is None and left <= 0:
-            raise StoreUnavailable(f"{self.address.place}: all {MOST} connections are waiting for it")
-        return waiter.connection
+        return found
 
     def _connect(self, connection: BlockingConnection, timeout: float) -> None:
         companion = self._accompanied(timeout)
@@ -425,35 +404,20 @@ class Pool:
         if self._closed:
             self._drain()
         elif self._waiting:
-            self._hand_over()
+            self._slots.hand_over()
         elif len(idle) > 1:
             try:
-                if connection.used - idle[0].used > IDLE:
+                if connection.used - idle[0].used > IDLE_CLOSE_S:
                     self._drop(idle.pop(0))
             except IndexError:
                 pass  # other threads have taken all of them
-
-    def _hand_over(self) -> None:
-        """Hand it to the thread that has waited longest; otherwise threads that lock back to back would
-        always win.
-        """
-        try:
-            waiter = self._waiting.popleft()
-        except IndexError:
-            return  # nobody waits any more
-        try:
-            waiter.connection = self._idle.pop()
-        except IndexError:
-            pass  # another thread has taken it; the woken thread looks for itself
-        waiter.gate.release()
 
     def _drop(self, connection: BlockingConnection, *, reset: bool = False) -> None:
         if reset:
             connection.reset()
         else:
             connection.close()
-        self._connections.discard(connection)
-        self._hand_over()
+        self._slots.remove(connection)
 
     def _drain(self) -> None:
         while self._idle:
@@ -464,9 +428,8 @@ class Pool:
 
     async def close(self) -> None:
         self._closed = True
+        self._slots.close()
         self._drain()
-        for _ in range(len(self._waiting)):
-            self._hand_over()
 
 
 class _Idle(Protocol):
@@ -514,17 +477,6 @@ class _ByThread:
 
     def __len__(self) -> int:
         return len(self._mine)
-
-
-class _Waiter:
-    """A thread that waits for a connection."""
-
-    __slots__ = ("connection", "gate")
-
-    def __init__(self) -> None:
-        self.connection: BlockingConnection | None = None
-        self.gate = threading.Lock()
-        self.gate.acquire()  # released when a connection is handed over
 
 
 class _Companion:

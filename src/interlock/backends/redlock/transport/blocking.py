@@ -4,15 +4,12 @@ the same time.
 
 from __future__ import annotations
 
-import queue
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import count
-from typing import TypeAlias
-from weakref import WeakSet
 
 from interlock._support import native
+from interlock.backends.kit.slots import Slots
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
@@ -30,12 +27,9 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
-MAX_SETS = 16  # connection sets at once: if more threads than these ask, they take turns
-IDLE = 1.0  # seconds after which a set that no thread needed is closed
-NAP = 0.05  # seconds after which a thread that waits for a set checks whether it may make one
-REMEMBERED = 10000  # claims of which it is known which set their votes were sent on
-
-Handoff: TypeAlias = "queue.SimpleQueue[ConnectionSet]"
+MAX_SETS = 16  # connection sets at once: if more threads than these ask, they wait for each other
+IDLE_CLOSE_S = 1.0  # after which a set that no thread needed is closed
+MAX_VOTES_REMEMBERED = 10000  # claims of which it is known which set their votes were sent on
 
 
 class BlockingQuorumTransport:
@@ -57,15 +51,13 @@ class BlockingQuorumTransport:
     def after_fork(self) -> None:
         """Forget the parent's sockets: the child closes its copies and sends nothing on them."""
         self._idle: list[ConnectionSet] = []
-        # Every set there is. Weak references: a set that an interrupted thread had taken no longer counts
-        # once it is gone.
-        self._sets: WeakSet[ConnectionSet] = WeakSet()
+        self._slots: Slots[ConnectionSet] = Slots(MAX_SETS, self._new_set, self._idle)
+        self._slots.closed = self._closed
+        self._waiting = self._slots.waiting
         self._set_of_vote: dict[str, int] = {}  # by the claim's id: the number of the set
         self._numbers = count()
         self._threads: set[int] = set()  # those at whose end their sets are closed
-        self._waiting: deque[Handoff] = deque()  # the threads that wait for a set, in order
-        # Not a threading.Condition: an interrupt inside its methods may leave its lock held for ever.
-        self._mutex = native.mutex()
+        self._mutex = self._slots.mutex
         self.inside: Callable[[], bool] = self._mutex._is_owned  # itself: every release asks
         self.attempts.after_fork()
 
@@ -77,7 +69,7 @@ class BlockingQuorumTransport:
         found: dict[int, InterlockError | None] = {}
         for node in range(len(self.places)):
             ready, fault = self.attempts.spares(node)
-            if ready or any(connections.reaches(node) for connections in list(self._sets)):
+            if ready or any(connections.reaches(node) for connections in self._slots):
                 found[node] = None
             elif fault is not None:
                 found[node] = fault
@@ -107,10 +99,9 @@ class BlockingQuorumTransport:
             connections.close()
             return unanswered
         broke, connections.broke = connections.broke, False
+        self._idle.append(connections)
         if self._waiting:
-            self._hand_over(connections)
-        else:
-            self._idle.append(connections)
+            self._slots.hand_over()
         if broke:
             self._drop_closed_idle()
         if len(self._idle) > 1:
@@ -133,7 +124,7 @@ class BlockingQuorumTransport:
         if connections is None:
             connections = self._make_or_wait(min(limits.connecting, limits.total))
         if type(request) is Vote:
-            if len(self._set_of_vote) >= REMEMBERED:
+            if len(self._set_of_vote) >= MAX_VOTES_REMEMBERED:
                 self._set_of_vote.clear()
             self._set_of_vote[request.claim.id] = connections.number
         elif type(request) is Release:
@@ -160,34 +151,20 @@ class BlockingQuorumTransport:
         so that no thread starves.
         """
         until = self.now() + timeout
-        handoff: Handoff = queue.SimpleQueue()
-        self._waiting.append(
-            handoff
-        )  # before the check below: a thread that gives one back after it sees that we wait
-        try:
-            while not self._closed:
-                try:
-                    return self._idle.pop()
-                except IndexError:
-                    pass
-                with self._mutex:
-                    if len(self._sets) < MAX_SETS:
-                        connections = ConnectionSet(self, next(self._numbers))
-                        self._sets.add(connections)
-                        if native.green("socket"):
-                            self._close_with_thread(connections)
-                        return connections
-                if (left := until - self.now()) <= 0:
-                    raise StoreUnavailable(
-                        f"all {MAX_SETS} connections to {self.places[0]} and the other nodes are in use"
-                    )
-                try:
-                    return handoff.get(timeout=min(left, NAP))
-                except queue.Empty:
-                    pass
-            raise ClientClosed("this client was closed")
-        finally:
-            self._stop_waiting(handoff)
+        found = self._slots.take(lambda: until - self.now())
+        if found is None:
+            if self._closed:
+                raise ClientClosed("this client was closed")
+            raise StoreUnavailable(
+                f"all {MAX_SETS} connections to {self.places[0]} and the other nodes are in use"
+            )
+        return found[0]
+
+    def _new_set(self) -> ConnectionSet:
+        connections = ConnectionSet(self, next(self._numbers))
+        if native.green("socket"):
+            self._close_with_thread(connections)
+        return connections
 
     def _close_with_thread(self, connections: ConnectionSet) -> None:
         """Close the set when this thread ends: nobody can use its green sockets, or even close them, after
@@ -207,27 +184,8 @@ class BlockingQuorumTransport:
                 continue  # another thread has it
             self._discard(connections)
 
-    def _hand_over(self, connections: ConnectionSet) -> None:
-        """Hand a set to the thread that has waited longest."""
-        with self._mutex:
-            if self._waiting:
-                self._waiting.popleft().put(connections)
-            else:
-                self._idle.append(connections)
-
-    def _stop_waiting(self, handoff: Handoff) -> None:
-        """Wait no longer; a set that was handed to us meanwhile goes to the next thread."""
-        with self._mutex:
-            try:
-                self._waiting.remove(handoff)
-            except ValueError:
-                pass  # a set was handed over already
-            connections = None if handoff.empty() else handoff.get_nowait()
-        if connections is not None:
-            self._hand_over(connections)
-
     def _discard(self, connections: ConnectionSet) -> None:
-        self._sets.discard(connections)
+        self._slots.remove(connections)
         connections.close()
 
     def _drop_closed_idle(self) -> None:
@@ -248,7 +206,7 @@ class BlockingQuorumTransport:
 
     def _shrink(self, now: float) -> None:
         try:
-            if now - self._idle[0].used > IDLE:
+            if now - self._idle[0].used > IDLE_CLOSE_S:
                 self._discard(self._idle.pop(0))
                 self.attempts.close_spares()
         except IndexError:
@@ -256,6 +214,7 @@ class BlockingQuorumTransport:
 
     async def close(self) -> None:
         self._closed = True
+        self._slots.close()
         self.attempts.close()
         while self._idle:
             try:
