@@ -19,7 +19,7 @@ from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.resp import bulk
 from interlock.backends.redis.wire.scripts import CLAIM, RELEASE
-from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH
+from interlock.backends.redlock.wire.packed import RUN_ID_LENGTH, NodeIdentity
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import Release, Vote
 from interlock.model import Claim
@@ -108,12 +108,12 @@ def _votes(name: str, seats: list[bytes]) -> Votes:
     ballot = b"1" * 16
     vote = Packing("").pack(Vote(_claim(name), int(ballot), seats=[seat[RUN_ID_LENGTH:] for seat in seats]))
     runs = [seat[:RUN_ID_LENGTH] for seat in seats]
-    whole = [vote.by_hash((b"", bulk(run), b"", run), node) for node, run in enumerate(runs)]
+    whole = [vote.by_hash(NodeIdentity(bulk(run), run_id=run), node) for node, run in enumerate(runs)]
     return lambda number: [each.replace(ballot, number) for each in whole]
 
 
 def _release(name: str) -> bytes:
-    return Packing("").pack(Release(name, ID)).head
+    return Packing("").pack(Release(name, ID)).by_hash(NodeIdentity(), 0)
 
 
 def on_five(ports: list[int], stack: ExitStack) -> Callable[[], object]:

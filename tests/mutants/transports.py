@@ -162,7 +162,7 @@ MUTANTS: list[Mutant] = [
         "a client counts a node whose clock has jumped, because it had never read it before",
         Code(
             "backends/redlock/transport/aio.py",
-            "Round.on_reply",
+            "Exchange.on_reply",
             "self._transport.on_late_vote(node, vote, reply, self._sent, self._transport.now())",
             "pass",
         ),
@@ -174,8 +174,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/connections.py",
             "ConnectionSet.ask",
-            "if without and len(behind) >= min(least, len(waiting) - least + 1):\n    ...",
-            "if without and (not least):\n    ...",
+            "if behind and len(behind) >= min(least, len(waiting) - least + 1):\n    ...",
+            "if behind and (not least):\n    ...",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "hold_up"),
     ),
@@ -196,7 +196,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/connections.py",
             "ConnectionSet.ask",
-            "behind = [one for one in behind if one[0] != connection.fd]",
+            "behind = [one for one in behind if one is not connection]",
             "pass",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "unread"),
@@ -267,8 +267,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/aio.py",
             "AsyncQuorumTransport._expire",
-            "if asked.until <= now and busy > LATE and (not asked.excused):\n    ...",
-            "if asked.until <= now and False:\n    ...",
+            "if exchange.until <= now and busy > LATE and (not exchange.excused):\n    ...",
+            "if exchange.until <= now and False:\n    ...",
         ),
         tests=Tests("tests/redlock/test_many_tasks.py", "a_loop_that_was_busy"),
     ),
@@ -278,7 +278,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/connections.py",
             "ConnectionSet.ask",
-            "if not ready and left <= 0 and (not without):\n    ...",
+            "if not ready and left <= 0 and (not behind):\n    ...",
             "if left <= 0:\n    ...",
         ),
         tests=Tests("tests/redlock/test_many_tasks.py", "a_thread_that_was_busy"),

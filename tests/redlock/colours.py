@@ -112,7 +112,7 @@ async def answered(store: RedlockStore) -> None:
 def connections(store: RedlockStore) -> Sequence[NodeConnection]:
     """Those that were used last."""
     assert isinstance(store._quorum.transport, BlockingQuorumTransport)
-    return [one for one in store._quorum.transport._idle[-1]._connections if one is not None]
+    return [one for one in store._quorum.transport._idle[-1].connections if one is not None]
 
 
 def holders(client: interlock.Client, name: str, patience: float = PATIENCE) -> list[int]:

@@ -23,7 +23,7 @@ with client.lock("x"):
     until = time.monotonic() + 60
     while not keeper._idle and time.monotonic() < until:
         time.sleep(0.01)
-    made = [connection for one in keeper._idle for connection in one._connections]
+    made = [connection for one in keeper._idle for connection in one.connections]
     assert len(made) == 3, made
 client.close()
 assert all(connection.sock.fileno() < 0 for connection in made), "the keeper's connections are still open"

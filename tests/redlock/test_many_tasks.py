@@ -12,7 +12,7 @@ import pytest
 from interlock import aio
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.aio import MAX_VOTES, AsyncQuorumTransport
-from interlock.backends.redlock.wire.packed import Identity, PackedVote
+from interlock.backends.redlock.wire.packed import NodeIdentity, PackedVote
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 from interlock.testing.servers.redlock import steady
@@ -34,7 +34,7 @@ def test_more_tasks_than_can_be_served_at_once_take_turns() -> None:
 
             def sent(asked: Any, packed: Any, to: Any) -> None:
                 nonlocal most
-                most = max(most, sum(type(one._packed) is PackedVote for one in transport._rounds))
+                most = max(most, sum(type(one._packed) is PackedVote for one in transport._exchanges))
                 send(asked, packed, to)
 
             transport._send = sent
@@ -87,7 +87,7 @@ def test_a_thread_that_was_busy_reads_the_replies_before_it_blames_the_nodes(
 ) -> None:
     by_hash, asked = PackedVote.by_hash, 0
 
-    def slow(self: PackedVote, identity: Identity, node: int) -> bytes:
+    def slow(self: PackedVote, identity: NodeIdentity, node: int) -> bytes:
         nonlocal asked
         asked += 1
         # Before the last request of the round is sent: the others have answered when the thread goes on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from interlock.backends.redlock.transport.aio import AsyncNodeConnection, AsyncQuorumTransport, Round
+from interlock.backends.redlock.transport.aio import AsyncNodeConnection, AsyncQuorumTransport, Exchange
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import Inspect
@@ -35,7 +35,7 @@ class Node:
         self.node = node
 
 
-def asking(clock: Clock, heard: list[int]) -> Round:
+def asking(clock: Clock, heard: list[int]) -> Exchange:
     """A round among five nodes, of whom three must be heard; they are usually heard within 0.05 s."""
 
     def on_reply(node: int, reply: Any, sent: float, received: float) -> bool:
@@ -43,7 +43,7 @@ def asking(clock: Clock, heard: list[int]) -> Round:
         return False
 
     limits = Limits(0.05, 0.5, 3)
-    return Round(
+    return Exchange(
         cast(AsyncQuorumTransport, clock), Packing("").pack(Inspect("x")), on_reply, range(5), limits
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.connections import FRESH
+from interlock.backends.redlock.transport.connections import UNCHECKED_S
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import Lag, at_most
@@ -663,7 +663,7 @@ def test_connections_that_the_servers_closed_while_idle_are_replaced_unseen() ->
         await pair(store)
         for server in servers.all:
             say(server, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        time.sleep(FRESH + 0.05)  # the time after which a connection is looked at
+        time.sleep(UNCHECKED_S + 0.05)  # the time after which a connection is looked at
         await pair(store)
 
     run("sync", servers.url(f"{uuid4().hex}:"), main)

@@ -18,7 +18,7 @@ import interlock
 from interlock import aio
 from interlock.backends.redis import tls
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.connections import FRESH
+from interlock.backends.redlock.transport.connections import UNCHECKED_S
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Granted
 from interlock.testing.servers.redlock import say
@@ -339,7 +339,7 @@ def test_connections_that_were_idle_are_used_again(secured: Secured, colour: str
             await store.release(name, claim.id)
         before = made()
         for _ in range(3):
-            await store._runtime.wait(store._runtime.signal(), FRESH + 0.05)
+            await store._runtime.wait(store._runtime.signal(), UNCHECKED_S + 0.05)
             claim = Claim(name, uuid4().hex, 30.0)
             assert isinstance(await store.claim(claim), Granted)
             await store.release(name, claim.id)

@@ -84,7 +84,7 @@ def test_a_release_goes_the_way_of_its_vote() -> None:
                 await store.release("v", uuid4().hex)  # another set, beside it
                 transport._idle.insert(0, connections)
                 assert await store.release("x", held.id)
-                connection = connections._connections[0]
+                connection = connections.connections[0]
                 assert connection is not None
                 assert [type(packed.request) for packed in connection.due][-2:] == [Vote, Release]
             await stood(servers, store, 0, False)
@@ -126,7 +126,7 @@ def test_a_connection_that_was_closed_behind_an_unread_reply_is_seen_to_be() -> 
             assert isinstance(transport, BlockingQuorumTransport)
             await store._quorum.notify(Release("x", "nobody"), (0,))
             connections = transport._idle[-1]
-            connection = connections._connections[0]
+            connection = connections.connections[0]
             assert connection is not None
             assert connection.due
             say(servers[0], "CLIENT", "KILL", "TYPE", "normal")
@@ -134,7 +134,7 @@ def test_a_connection_that_was_closed_behind_an_unread_reply_is_seen_to_be() -> 
             closed.register(connection.fd, select.POLLRDHUP)
             assert closed.poll(5000)
             connections.drop_closed()
-            assert connections._connections[0] is None
+            assert connections.connections[0] is None
             assert not connection.due  # its reply was there: nobody need be told again
 
         run("sync", servers.url(), main)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from interlock.backends.redlock.algorithm.claiming import Votes
 from interlock.backends.redlock.algorithm.membership import Membership
+from interlock.backends.redlock.wire.packed import NodeIdentity
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import BUSY, TOO_LOW, Vote
 from interlock.model import Claim
@@ -28,4 +29,4 @@ def test_a_vote_says_who_asks_and_with_which_note_whatever_was_asked_before() ->
     packing = Packing("")
     for who, note in (("me", ""), ("me", "hi"), ("me", ""), ("you", ""), ("you", "hi")):
         vote = packing.pack(Vote(Claim("x", "a", 30.0, who=who, note=note), 7))
-        assert vote.head.endswith(f"\n{len(note)}\n{note}{who}\r\n".encode())
+        assert vote.by_hash(NodeIdentity(), 0).endswith(f"\n{len(note)}\n{note}{who}\r\n".encode())

@@ -26,7 +26,7 @@ from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
 from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
-from interlock.backends.redlock.wire.packed import Identity, Packed
+from interlock.backends.redlock.wire.packed import NodeIdentity, Packed
 from interlock.backends.redlock.wire.packing import (
     HANDSHAKE,
     HANDSHAKE_REPLIES,
@@ -62,16 +62,16 @@ class AsyncNodeConnection(PipelinedConnection):
         self._connections = (
             transport._connections
         )  # the transport's connections; this one is removed when it ends
-        self.identity: Identity = (b"", b"", b"", b"")
+        self.identity = NodeIdentity()
         self._pending: deque[ReplyReceiver] = deque()  # the receivers of the next replies
 
-    def ask(self, asking: ReplyReceiver, request: bytes) -> None:
+    def ask(self, receiver: ReplyReceiver, request: bytes) -> None:
         pending = self._pending
         if self._out:  # as `_send`, but for a call that every round would pay for on each node
             self._out.append(request)
         else:
             self._send(request, not pending and not self.wakeups.ready)
-        pending.append(asking)
+        pending.append(receiver)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.place, 0.0))
 
@@ -82,15 +82,15 @@ class AsyncNodeConnection(PipelinedConnection):
     def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
         popleft = self._pending.popleft
         while reply is not False:
-            asking = popleft()
+            receiver = popleft()
             # A release that was answered after a majority says nothing new.
-            if not asking.over or reply.__class__ is not int:
+            if not receiver.over or reply.__class__ is not int:
                 try:
-                    asking.on_reply(self, reply)
+                    receiver.on_reply(self, reply)
                 except InterlockError:
                     raise
                 except MALFORMED as error:
-                    asking.on_reply(self, unexpected_answer(self.place, error))
+                    receiver.on_reply(self, unexpected_answer(self.place, error))
                     raise
             reply = gets()
 
@@ -121,7 +121,7 @@ class NodeHandshake:
             self.done.set_result(None)
 
 
-class Round:
+class Exchange:
     """One request to several nodes, and the replies to it."""
 
     __slots__ = (
@@ -261,7 +261,7 @@ class AsyncQuorumTransport:
         self._loop = loop
         self._connections: list[AsyncNodeConnection | None] = [None] * len(self._addresses)
         self._connecting: dict[int, asyncio.Task[AsyncNodeConnection]] = {}
-        self._rounds: set[Round] = set()
+        self._exchanges: set[Exchange] = set()
         self._turns = Turns()
         self._timer: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
@@ -305,19 +305,19 @@ class AsyncQuorumTransport:
                 limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
             elif limits.hurried:
                 limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
-            asked = Round(self, packed, on_reply, awaited, limits)
-            self._send(asked, packed, to)
-            if asked.waiting and not asked.over:
-                asked.done = loop.create_future()
-                self._rounds.add(asked)
-                self.expire_at(asked.until)
+            exchange = Exchange(self, packed, on_reply, awaited, limits)
+            self._send(exchange, packed, to)
+            if exchange.waiting and not exchange.over:
+                exchange.done = loop.create_future()
+                self._exchanges.add(exchange)
+                self.expire_at(exchange.until)
                 try:
-                    await asked.done
+                    await exchange.done
                 finally:
-                    self._rounds.discard(asked)
-                    asked.over = True  # also when the task is cancelled: later replies are dropped
-            lost += asked.broken
-            return lost if asked.enough else [*lost, *asked.waiting]
+                    self._exchanges.discard(exchange)
+                    exchange.over = True  # also when the task is cancelled: later replies are dropped
+            lost += exchange.broken
+            return lost if exchange.enough else [*lost, *exchange.waiting]
         finally:
             if turns is not None:
                 if turns.waiting:
@@ -325,15 +325,15 @@ class AsyncQuorumTransport:
                 else:
                     turns.taken -= 1
 
-    def _send(self, asked: Round, packed: Packed, to: Collection[int]) -> None:
+    def _send(self, exchange: Exchange, packed: Packed, to: Collection[int]) -> None:
         for node in to:
             connection = self._connections[node]
             if connection is None:
-                asked.waiting.discard(node)
+                exchange.waiting.discard(node)
                 if packed.request is not None:
                     self.on_unacknowledged(node, packed.request)
             else:
-                connection.ask(asked, packed.by_hash(connection.identity, node))
+                connection.ask(exchange, packed.by_hash(connection.identity, node))
 
     def expire_at(self, when: float) -> None:
         """End rounds whose time is up no later than `when`."""
@@ -350,13 +350,13 @@ class AsyncQuorumTransport:
         self._timer = None
         now, first = self.now(), float("inf")
         busy = now - self._expires_at  # nobody has read meanwhile what the nodes have answered
-        for asked in list(self._rounds):
-            if asked.until <= now and busy > LATE and not asked.excused:
-                asked.excused, asked.until = True, now + busy
-            if asked.until <= now:
-                asked.end()
+        for exchange in list(self._exchanges):
+            if exchange.until <= now and busy > LATE and not exchange.excused:
+                exchange.excused, exchange.until = True, now + busy
+            if exchange.until <= now:
+                exchange.end()
             else:
-                first = min(first, asked.until)
+                first = min(first, exchange.until)
         if first < float("inf"):
             self.expire_at(first)
 
@@ -460,7 +460,7 @@ class AsyncQuorumTransport:
         """Keep the parent's sockets, unused: closing them here would say goodbye on the parent's
         connections.
         """
-        _parents.append((self._connections, self._connecting, self._rounds))
+        _parents.append((self._connections, self._connecting, self._exchanges))
         self._forget(None)
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple
 
 from interlock.backends.redis.wire.packing import millis
 from interlock.backends.redis.wire.resp import bulk
@@ -11,30 +11,26 @@ from interlock.backends.redlock.wire.requests import Release, Vote
 
 RUN_ID_LENGTH = 40
 
-Identity: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""What a connection knows of its node, in four forms: nothing; its run id, encoded; the same, and whether the
-node is durable; its run id as it is, or nothing if that has not the usual length.
-"""
+
+class NodeIdentity(NamedTuple):
+    """What a connection knows of its node, as the requests on it say it."""
+
+    run: bytes = b""
+    """The run id of its process, encoded."""
+    run_and_durability: bytes = b""
+    """The same, and whether the node is durable."""
+    run_id: bytes = b""
+    """The run id as it is; empty if it has not the usual length."""
 
 
 class Packed:
-    """One encoded request; only the node's identity, which its connection knows, is missing."""
+    """One encoded request that does not depend on the node."""
 
-    __slots__ = ("_call", "crossed", "head", "identity_form", "lasting", "request", "sent", "tail")
+    __slots__ = ("_call", "_head", "crossed", "lasting", "request", "sent")
 
-    def __init__(
-        self,
-        call: Call,
-        body: bytes,
-        identity_form: int,
-        tail: bytes = b"",
-        request: Vote | Release | None = None,
-    ) -> None:
+    def __init__(self, call: Call, body: bytes, request: Vote | Release | None = None) -> None:
         self._call = call
-        self.head = call.by_hash + body
-        # Which form of the node's identity follows the head.
-        self.identity_form = identity_form
-        self.tail = tail  # what follows the identity
+        self._head = call.by_hash + body
         self.sent = 0.0  # when; set by the transport
         # A release that was not sent on the connections of its vote: a node may read it first.
         self.crossed = False
@@ -42,24 +38,49 @@ class Packed:
         # Must be carried out even if nobody waits for it any more.
         self.lasting = request.__class__ is Release
 
-    def by_hash(self, identity: Identity, node: int) -> bytes:
-        return self.head + identity[self.identity_form] + self.tail
+    def by_hash(self, identity: NodeIdentity, node: int) -> bytes:
+        """The request for one node; its script is named by its hash."""
+        return self._head
 
-    def with_source(self, identity: Identity, node: int) -> bytes:
+    def with_source(self, identity: NodeIdentity, node: int) -> bytes:
         """The request with the script itself, for a node that does not know it."""
         return self._call.with_source + self.by_hash(identity, node)[len(self._call.by_hash) :]
 
 
-class PackedVote(Packed):
+class PackedForRun(Packed):
+    """A request that names the run id of the node, between the head and the tail."""
+
+    __slots__ = ("_tail",)
+
+    def __init__(
+        self, call: Call, body: bytes, tail: bytes = b"", request: Vote | Release | None = None
+    ) -> None:
+        super().__init__(call, body, request)
+        self._tail = tail
+
+    def by_hash(self, identity: NodeIdentity, node: int) -> bytes:
+        return self._head + identity.run + self._tail
+
+
+class PackedCheckIn(PackedForRun):
+    """A request that names the run id of the node, and whether the node is durable."""
+
+    __slots__ = ()
+
+    def by_hash(self, identity: NodeIdentity, node: int) -> bytes:
+        return self._head + identity.run_and_durability + self._tail
+
+
+class PackedVote(PackedForRun):
     """A vote. Each node is sent its own seat, if the vote may name it."""
 
     __slots__ = ()
 
-    def by_hash(self, identity: Identity, node: int) -> bytes:
+    def by_hash(self, identity: NodeIdentity, node: int) -> bytes:
         assert isinstance(self.request, Vote)
         seats = self.request.seats
-        seat = seats[node] if seats and identity[3] else None
-        return self.head + (identity[1] if seat is None else bulk(identity[3] + seat)) + self.tail
+        seat = seats[node] if seats and identity.run_id else None
+        return self._head + (identity.run if seat is None else bulk(identity.run_id + seat)) + self._tail
 
 
 TTLS: dict[float, bytes] = {}

@@ -19,8 +19,10 @@ from interlock.backends.redis.wire.scripts import Call, Script
 from interlock.backends.redlock.wire.packed import (
     RUN_ID_LENGTH,
     TTLS,
-    Identity,
+    NodeIdentity,
     Packed,
+    PackedCheckIn,
+    PackedForRun,
     PackedVote,
     encoded_ttl,
 )
@@ -80,7 +82,7 @@ A connection never outlives its server's process, so once is enough.
 HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
-def node_identity(place: str, replies: list[Any]) -> Identity:
+def node_identity(place: str, replies: list[Any]) -> NodeIdentity:
     """What the first replies say about the server; an error of ours if they are none of Redis'."""
     try:
         return _identity(place, replies)
@@ -88,7 +90,7 @@ def node_identity(place: str, replies: list[Any]) -> Identity:
         raise unexpected_answer(place, error) from error
 
 
-def _identity(place: str, replies: list[Any]) -> Identity:
+def _identity(place: str, replies: list[Any]) -> NodeIdentity:
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, ErrorReply):
         error = reply_error(place, info)
@@ -105,19 +107,19 @@ def _identity(place: str, replies: list[Any]) -> Identity:
         b"no",
     ]
     usual = run if len(run) == RUN_ID_LENGTH else b""
-    return b"", bulk(run), bulk(run) + bulk(b"%d" % durable), usual
+    return NodeIdentity(bulk(run), bulk(run) + bulk(b"%d" % durable), usual)
 
 
 def _numbers(counts: Sequence[int]) -> bytes:
     return b"".join([bulk(b"%d" % count) for count in counts])
 
 
-def refuse_twice(place: str, identity: Identity, others: Iterable[tuple[str, Identity]]) -> None:
+def refuse_twice(place: str, identity: NodeIdentity, others: Iterable[tuple[str, NodeIdentity]]) -> None:
     """Refuse a server that one of these connections, which a request would use beside it, leads to
     already.
     """
     for known, its in others:
-        if its[1] == identity[1] != NONE:
+        if its.run == identity.run != NONE:
             raise same_server(place, known)
 
 
@@ -136,13 +138,13 @@ class Packing:
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
         self._runs: dict[str, bytes] = {}  # by address: the run id of the server that was last met there
 
-    def refuse_duplicate(self, place: str, identity: Identity) -> None:
+    def refuse_duplicate(self, place: str, identity: NodeIdentity) -> None:
         """Refuse a server that was met under another address: it would vote twice, and one crash would end
         both votes.
 
         If two servers changed addresses, each is refused until the other address has been asked again.
         """
-        run = identity[1]
+        run = identity.run
         if run == NONE:
             return
         for known, its in list(self._runs.items()):
@@ -160,7 +162,7 @@ class Packing:
             return self._renew(request)
         if isinstance(request, Inspect):
             limit = b"" if request.limit is None else b"%d" % request.limit
-            return Packed(INSPECT, self.keys.claim_keys(request.resource) + self._quorum, 1, bulk(limit))
+            return PackedForRun(INSPECT, self.keys.claim_keys(request.resource) + self._quorum, bulk(limit))
         if isinstance(request, Evict):
             parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
             body = (
@@ -168,15 +170,15 @@ class Packing:
                 + self._quorum
                 + b"".join([bulk(part) for part in parts])
             )
-            return Packed(EVICT, body, 1, packing.foreign_flags(request.foreign, request.no_expiry))
+            return PackedForRun(EVICT, body, packing.foreign_flags(request.foreign, request.no_expiry))
         if isinstance(request, CheckIn):
-            return Packed(CHECKIN, self._quorum, 2, bulk(b"0" if request.read_only else b"1"))
+            return PackedCheckIn(CHECKIN, self._quorum, bulk(b"0" if request.read_only else b"1"))
         if isinstance(request, Admit):
             counts: tuple[int, ...] = (request.since, request.quarantine, request.floor, request.start)
-            return Packed(ADMIT, self._quorum, 1, _numbers(counts))
+            return PackedForRun(ADMIT, self._quorum, _numbers(counts))
         if isinstance(request, Start):
             counts = (request.since, request.start, int(request.begun))
-            return Packed(START, self._quorum, 1, _numbers(counts))
+            return PackedForRun(START, self._quorum, _numbers(counts))
         assert isinstance(request, Scan)
         return self._scan(request)
 
@@ -195,19 +197,19 @@ class Packing:
             *(len(ballot), ballot, len(end), end),
         )
         if claim.capacity == 1 and not request.fill:
-            return PackedVote(VOTE, body, 1, b"", request)
+            return PackedVote(VOTE, body, b"", request)
         shared = bulk(b"%d" % claim.permits) + bulk(b"%d" % claim.capacity) + bulk(b"%d" % request.fill)
-        return PackedVote(VOTE_SHARED, body, 1, shared, request)
+        return PackedVote(VOTE_SHARED, body, shared, request)
 
     def _release(self, request: Release) -> Packed:
         id, keys, resource = request.id.encode(), self.keys, request.resource
         names = keys.of_quorum_releases.get(resource) or keys.waiters_keys(resource)
         body = b"%b$%d\r\n%b\r\n" % (names, len(id), id)
         if request.linger <= 0 and not request.upto:
-            return Packed(RELEASE, body, 0, b"", request)
+            return Packed(RELEASE, body, request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
         so = linger + bulk(b"%d" % request.upto if request.upto else b"")
-        return Packed(RELEASE_SO, body, 0, so, request)
+        return Packed(RELEASE_SO, body + so, request)
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items
@@ -221,13 +223,13 @@ class Packing:
             token = bulk(b"%d" % item.token) if item.token else NONE
             args += (bulk(item.id.encode()), ttl, permits, note, token)
         call = RENEW.call(1 + 4 * len(items), 1 + 5 * len(items))
-        return Packed(call, b"".join(keys), 1, b"".join(args))
+        return PackedForRun(call, b"".join(keys), b"".join(args))
 
     def _scan(self, request: Scan) -> Packed:
         kind, _, cursor = (request.cursor or "string:0").partition(":")
         wanted = literally(self.keys.holder(request.prefix))
         pattern = wanted + b"*" if kind == "string" else b"*" + wanted + b"*\x1fh"
-        return Packed(SCAN, bulk(cursor.encode()) + bulk(pattern) + bulk(kind.encode()), 0)
+        return Packed(SCAN, bulk(cursor.encode()) + bulk(pattern) + bulk(kind.encode()))
 
     @staticmethod
     def standing(busy: list[Any]) -> Standing | None:
@@ -238,8 +240,8 @@ class Packing:
         """An `on_reply` that takes the scripts' replies, for requests other than `PLAIN_REPLIES`."""
 
         def decoded_reply(node: int, reply: Any, sent: float, received: float) -> bool:
-            identity = reply if isinstance(reply, InterlockError) else self._decoded(request, reply)
-            return on_reply(node, identity, sent, received)
+            answer = reply if isinstance(reply, InterlockError) else self._decoded(request, reply)
+            return on_reply(node, answer, sent, received)
 
         return decoded_reply
 
