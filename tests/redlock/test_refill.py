@@ -8,7 +8,7 @@ from typing import cast
 from uuid import uuid4
 
 from interlock._core.drive import drive
-from interlock.backends.redlock.algorithm.renewing import refill
+from interlock.backends.redlock.algorithm.renewals import refill
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import OnReply, Renew, Request, Vote

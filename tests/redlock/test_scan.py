@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from interlock._core.drive import drive
-from interlock.backends.redlock.algorithm.inspection import ResourceListing
+from interlock.backends.redlock.algorithm.operators import ResourceListing
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.errors import StoreUnavailable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.backends.redlock.algorithm.claiming import Votes
+from interlock.backends.redlock.algorithm.claims import Votes
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.wire.packed import NodeIdentity
 from interlock.backends.redlock.wire.packing import Packing

@@ -14,7 +14,7 @@ from interlock._core.names import printable_name
 from interlock._support import clock
 from interlock.backends.redlock import RedlockStore
 from interlock.backends.redlock.algorithm.beginning import NodeState
-from interlock.backends.redlock.algorithm.inspection import NodeView
+from interlock.backends.redlock.algorithm.operators import NodeView
 from interlock.blocking import connect
 from interlock.cli import exit_codes, formatting, quorum_report, table
 from interlock.cli.console import Console

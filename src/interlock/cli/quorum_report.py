@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.backends.redlock.algorithm.beginning import NodeState
-from interlock.backends.redlock.algorithm.inspection import FOREIGN, NodeView, merged
+from interlock.backends.redlock.algorithm.operators import FOREIGN, NodeView, merged
 from interlock.cli import formatting, json_output
 from interlock.model import Standing
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock._support.record import replaced
-from interlock.backends.redlock.algorithm import beginning, claiming, membership, recovery, renewing
+from interlock.backends.redlock.algorithm import beginning, claims, membership, recovery, renewals
 from interlock.backends.redlock.algorithm.beginning import NodeState, Step
 from interlock.backends.redlock.wire.requests import (
     TOO_LOW,
@@ -36,14 +36,14 @@ def _less_than_a_majority() -> list[Patch]:
 
 
 def _no_second_round() -> list[Patch]:
-    on_reply = claiming.Votes.on_reply
+    on_reply = claims.Votes.on_reply
 
-    def believing(self: claiming.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
+    def believing(self: claims.Votes, place: int, reply: Any, sent: float, received: float) -> bool:
         if isinstance(reply, list) and reply[1] == TOO_LOW:
             reply = b"%d" % reply[0]
         return on_reply(self, place, reply, sent, received)
 
-    return [(claiming.Votes, "on_reply", believing)]
+    return [(claims.Votes, "on_reply", believing)]
 
 
 def _no_marker() -> list[Patch]:
@@ -110,7 +110,7 @@ def _leftovers_count() -> list[Patch]:
 
 
 def _minority_renews() -> list[Patch]:
-    verdict = renewing._verdict
+    verdict = renewals._verdict
 
     async def lenient(quorum: Any, *rest: Any) -> Any:
         members = quorum.members
@@ -120,7 +120,7 @@ def _minority_renews() -> list[Patch]:
         finally:
             members.majority = majority
 
-    return [(renewing, "_verdict", lenient)]
+    return [(renewals, "_verdict", lenient)]
 
 
 def _no_clock_watch() -> list[Patch]:
@@ -145,7 +145,7 @@ def _whoever_set_it() -> list[Patch]:
 
 
 def _endless_rounds() -> list[Patch]:
-    return [(claiming, "ROUND", 3600.0)]
+    return [(claims, "ROUND", 3600.0)]
 
 
 def _short_rest() -> list[Patch]:

@@ -3,7 +3,7 @@
 A request passes from top to bottom:
 
     open, store     from a URL to the store port
-    algorithm/      claiming, renewing, inspection, recovery, and what they know of the nodes: membership, clock
+    algorithm/      claims, renewals, operators, recovery, and what they know of the nodes: membership, clock
     quorum          which nodes a request goes to, whose replies it waits for, and for how long
     transport/      the way to the nodes: blocking, asyncio (interlock.testing has a simulated one)
     wire/           the requests as records and as bytes, and the Lua scripts that answer them on each node

@@ -4,7 +4,7 @@ do.
 Redlock is Salvatore Sanfilippo's algorithm ("Distributed Locks with Redis", redis.io). Martin Kleppmann ("How
 to do distributed locking", 2016) showed what it lacks: fencing tokens, and safety when a clock jumps, a
 client pauses or a node restarts without its memory; Sanfilippo answered in "Is Redlock safe?" (2016). Here
-each grant carries a number that a majority accepted (`algorithm.claiming`), clocks that jump do not count
+each grant carries a number that a majority accepted (`algorithm.claims`), clocks that jump do not count
 (`algorithm.clock`), and a node that forgot what it granted has no vote until its quarantine is over
 (`algorithm.recovery`). `TRAITS.two_holders` lists what remains.
 """
@@ -17,10 +17,11 @@ from contextlib import suppress
 from interlock._support import native
 from interlock.backends.kit.polling import until_changed, until_removed
 from interlock.backends.kit.runtime import StoreRuntime
-from interlock.backends.redlock.algorithm import claiming, inspection, renewing
+from interlock.backends.redlock.algorithm import claims, operators
+from interlock.backends.redlock.algorithm import renewals as renewing
 from interlock.backends.redlock.algorithm.backoff import Backoff
 from interlock.backends.redlock.algorithm.beginning import NodeState
-from interlock.backends.redlock.algorithm.inspection import NodeView, ResourceListing
+from interlock.backends.redlock.algorithm.operators import NodeView, ResourceListing
 from interlock.backends.redlock.algorithm.recovery import Recovery
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.wire.requests import Evict, Release
@@ -154,10 +155,10 @@ class RedlockStore(StoreDefaults, NoRegisters):
         if not self._keeper_connections.made:
             return await self._first_claim(claim, timeout)
         quorum, began = self._quorum, self._quorum.now()
-        votes = await claiming.vote(quorum, claim, began, timeout)
+        votes = await claims.vote(quorum, claim, began, timeout)
         if isinstance(votes, Granted):
             return votes
-        return await claiming.refused(quorum, claim, votes, began, timeout)
+        return await claims.refused(quorum, claim, votes, began, timeout)
 
     async def _first_claim(self, claim: Claim, timeout: float) -> ClaimAnswer:
         """Claim, and connect for the keeper at the same time: nothing is granted that could not be
@@ -166,7 +167,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
         quorum, keeper_connections = self._quorum, self._keeper_connections
         quorum.transport.prepare()
         keeper_connections.prepare()
-        answer = await claiming.claim(quorum, claim, timeout, first=True)
+        answer = await claims.claim(quorum, claim, timeout, first=True)
         if isinstance(answer, Granted) and (
             faults := await keeper_connections.missing(self._runtime, quorum)
         ):
@@ -193,7 +194,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
         return await renewing.release(self._quorum, Release(resource, id, linger), timeout)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return await inspection.inspect(self._quorum, resource, timeout, limit)
+        return await operators.inspect(self._quorum, resource, timeout, limit)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         found: list[str] = []
@@ -207,7 +208,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        return await inspection.evict(
+        return await operators.evict(
             self._quorum, Evict(resource, id, reason, foreign, no_expiry), IO_TIMEOUT
         )
 
@@ -218,7 +219,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
 
     async def view(self, resource: str, timeout: float = IO_TIMEOUT) -> list[NodeView]:
         """One resource as each node sees it: granted, free, no answer, quarantined, or what is wrong."""
-        return await inspection.view(self._quorum, resource, timeout)
+        return await operators.view(self._quorum, resource, timeout)
 
     async def status(self) -> list[NodeState]:
         """What each node remembers of the quorum; changes nothing."""

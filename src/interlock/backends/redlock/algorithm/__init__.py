@@ -1,3 +1,3 @@
-"""The algorithm, written once for both transports: claiming, renewing, recovery, inspection, and what they
+"""The algorithm, written once for both transports: claims, renewals, recovery, operators, and what they
 know of the nodes.
 """

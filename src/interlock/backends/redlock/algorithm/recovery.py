@@ -23,7 +23,7 @@ from interlock._support.record import replaced
 from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm.beginning import STEPS, NodeState, Step, next_steps
 from interlock.backends.redlock.algorithm.clock import DRIFT
-from interlock.backends.redlock.algorithm.renewing import refill
+from interlock.backends.redlock.algorithm.renewals import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
 from interlock.backends.redlock.transport.patience import Limits
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply

@@ -89,10 +89,8 @@ class Votes:
     @property
     def refused(self) -> set[int]:
         """Nodes that said themselves that they hold nothing of this attempt."""
-        ignore_unacknowledged = ("evicted", "another capacity")
-        return {
-            node for node, said in self.said.items() if node in self.busy or said in ignore_unacknowledged
-        }
+        refusals = ("evicted", "another capacity")
+        return {node for node, said in self.said.items() if node in self.busy or said in refusals}
 
     def _not_accepted(self, node: int, reply: list[Any], counts: bool) -> None:
         code = reply[1]
