@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -23,6 +24,7 @@ from interlock.testing.servers.cluster import alone
 from interlock.testing.servers.proxy import Proxy, proxied
 from interlock.testing.servers.redis import Server, running
 from interlock.testing.servers.sentinel import watched
+from tests.sql import forked
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +236,39 @@ def test_a_write_of_asyncio_whose_reply_is_lost_is_not_sent_again(server: Server
                 with pytest.raises(StoreUnavailable, match="may have been applied"):
                     await guard.execute(name, "INCRBY", name, 1, token=5)
                 assert await guard.execute(name, "GET", name, token=5) == b"2"
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("kind", [redis.asyncio.Redis, valkey_asyncio.Valkey])
+def test_a_guard_of_asyncio_that_the_parent_has_used_is_refused_in_a_forked_child(
+    server: Server, kind: Any
+) -> None:
+    async def main() -> None:
+        name = uuid4().hex
+        async with kind(port=server.port) as client:
+            used, unused = guards.redis.AsyncGuard(client), guards.redis.AsyncGuard(client)
+            assert await used.execute(name, "INCRBY", name, 1, token=5) == 1
+
+            def in_child(guard: Any) -> str:
+                return forked.said_in_a_child(
+                    lambda: asyncio.run(guard.execute(name, "INCRBY", name, 1, token=5))
+                )
+
+            for guard in (used, unused):
+                assert "StoreUnfit" in in_child(guard)
+                assert "after the fork" in in_child(guard)
+            assert await used.execute(name, "INCRBY", name, 1, token=5) == 2
+        fresh = kind(port=server.port)
+        guard = guards.redis.AsyncGuard(fresh)
+
+        async def first() -> int:
+            async with fresh:
+                return int(await guard.execute(name, "INCRBY", name, 1, token=5))
+
+        assert forked.said_in_a_child(lambda: asyncio.run(first())) == "'no error: 3'"
 
     asyncio.run(main())
 

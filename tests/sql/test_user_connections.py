@@ -38,6 +38,9 @@ class Lender:
     def show_new(self, learn: Any) -> None:
         raise NotImplementedError
 
+    def after_fork(self) -> str:
+        return ""
+
 
 class Link:
     def __init__(self, lent: Any) -> None:

@@ -14,6 +14,7 @@ the script is sent past that, once, through a connection of the client's own poo
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from inspect import Parameter, isawaitable, signature
@@ -43,6 +44,28 @@ UNDONE = ("BusyLoadingError", "MaxConnectionsError", "ClusterDownError", "SlotNo
 """The names for what kept a request from being done, though it may be done later."""
 
 STALE, ACCEPTED, NO_TOKEN = range(3)  # what the script answers first
+
+
+_guards: weakref.WeakSet[_Guard] = weakref.WeakSet()
+"""The guards for asyncio: clients of blocking libraries look after forks by themselves."""
+
+
+def _after_fork() -> None:
+    for guard in list(_guards):
+        guard._of_parent = guard._of_parent or _connected(guard._client)
+
+
+def _connected(client: Any) -> bool:
+    """Whether a client for asyncio has connections, in use or idle."""
+    if hasattr(client, "nodes_manager"):
+        nodes = client.nodes_manager.nodes_cache.values()
+        return any(getattr(node, "_connections", ()) for node in nodes)
+    pool = client.connection_pool
+    return bool(getattr(pool, "_available_connections", ()) or getattr(pool, "_in_use_connections", ()))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
@@ -76,6 +99,9 @@ class _Guard:
         self._client = client
         self._prefix = prefix
         self._remember = "" if remember is None else str(int(remember * 1000))
+        self._of_parent = False
+        if self._asynchronous:
+            _guards.add(self)
 
     def key(self, resource: str) -> bytes:
         """Return the key that holds the highest accepted token of a resource.
@@ -99,6 +125,11 @@ class _Guard:
         return await self._run(presented(lease, token), script, list(keys), list(args))
 
     async def _run(self, shown: Presented, body: str, keys: list[Any], args: list[Any]) -> Any:
+        if self._of_parent:  # each process would read the other's replies
+            raise StoreUnfit(
+                "this guard's client has connections of the process that forked this one: make a client and a "
+                "guard after the fork"
+            )
         fence = self.key(shown.resource)
         self._check_slots(shown.resource, fence, keys)
         script = _script(body)

@@ -21,7 +21,7 @@ from interlock._support.wording import duration, one_sentence
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
-from interlock.errors import Unreached
+from interlock.errors import StoreUnfit, Unreached
 
 ASK_AGAIN_S = 0.01  # between two requests to an engine whose own patience has ended
 
@@ -38,6 +38,12 @@ class Lender(Protocol):
     def show_new(self, learn: Callable[[Any], None]) -> None:
         """Make a connection of the driver, as the pool makes its own now, show it to `learn`, and close
         it. Blocks.
+        """
+        ...
+
+    def after_fork(self) -> str:
+        """In a forked child: lend only connections of the child's own from now on, and return ''; or return
+        why that is not possible.
         """
         ...
 
@@ -88,6 +94,18 @@ class Engine:
             lent.close()
         finally:
             pool.dispose()
+
+    def after_fork(self) -> str:
+        """The engine forgets its connections, as SQLAlchemy advises, and makes new ones."""
+        _of_parents.append(self._engine.pool)
+        self._engine.dispose(close=False)
+        return ""
+
+
+_of_parents: list[Any] = []
+"""Pools of engines that a parent has made. A forked child keeps them: when a connection is collected, its
+finalizer may speak to the server, or take the parent's socket out of an epoll that both processes share.
+"""
 
 
 def _exhausted() -> type[Exception]:
@@ -161,6 +179,9 @@ class AsyncEngine:
         greenlet_spawn = import_module("sqlalchemy.util").greenlet_spawn
         asyncio.run(greenlet_spawn(Engine(self._engine.sync_engine).show_new, learn))
 
+    def after_fork(self) -> str:
+        return Engine(self._engine.sync_engine).after_fork()
+
 
 class LentLink(Link, Protocol):
     """A link over a connection that was lent."""
@@ -195,8 +216,11 @@ class UserSource:
         self._runtime = runtime
         self._place = place
         self.pace = ConnectPace(connect_timeout)
+        self._refusal = ""  # why nothing can be borrowed in this process
 
     async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+        if self._refusal:
+            raise StoreUnfit(f"{self._place()}: {self._refusal}")
         began = self._runtime.now()
         timeout = max(0.001, until - began)
         if patient:
@@ -237,7 +261,8 @@ class UserSource:
         return False
 
     def after_fork(self) -> None:
-        """The pool is the user's: after a fork it is for the user to make another."""
+        """On a connection that both processes use, each would read the other's answers: two holders."""
+        self._refusal = self._lender.after_fork()
 
     async def close(self) -> None:
         """The user's pool stays open."""

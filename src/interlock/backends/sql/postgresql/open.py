@@ -11,7 +11,7 @@ from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.dialect import CONNECTIONS, PostgresDialect
 from interlock.backends.sql.postgresql.schema import CLOCK, Schema
 from interlock.backends.sql.postgresql.statements import UNFLUSHED
-from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool, PsycopgPool
+from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool, PsycopgPool, refuse_parents
 from interlock.backends.sql.server_store import ServerStore
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender
 from interlock.errors import InterlockError, InvalidURL, Unsupported
@@ -91,6 +91,7 @@ def _pool(client: Any, asynchronous: bool) -> tuple[Lender, dict[str, Any]]:
     if hasattr(client, "getconn"):
         if asynchronous != kind.startswith("Async"):
             raise Unsupported(_other_face("pool of psycopg", "AsyncConnectionPool", "ConnectionPool"))
+        refuse_parents(client)
         return (AsyncPsycopgPool if asynchronous else PsycopgPool)(client), {"host": _pool_name(client)}
     if asynchronous != hasattr(client, "sync_engine"):
         raise Unsupported(_other_face("engine of SQLAlchemy", "AsyncEngine", "Engine"))

@@ -16,9 +16,13 @@ from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.link import PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import Statement
 from interlock.backends.sql.user_connections import Lender, UserSource
-from interlock.errors import Unreached
+from interlock.errors import StoreUnfit, Unreached
 
 IDLE = 0  # TransactionStatus
+OF_PARENT = (
+    "this client was made from a pool of psycopg that another process opened before it forked this one, and a "
+    "connection serves only one process; make a pool in the child, and connect to it there"
+)
 
 
 class PsycopgPool:
@@ -41,6 +45,21 @@ class PsycopgPool:
         conninfo, settings = _told(pool.conninfo), _told(pool.kwargs)
         with pool.connection_class.connect(conninfo or "", **(settings or {})) as connection:
             learn(connection)
+
+    def after_fork(self) -> str:
+        return _after_fork(self._pool)
+
+
+def refuse_parents(pool: Any) -> None:
+    """Raise `StoreUnfit` if a blocking pool was opened before this process was forked: its threads are gone."""
+    threads = [worker for worker in getattr(pool, "_workers", ()) if hasattr(worker, "is_alive")]
+    if threads and not pool.closed and not any(thread.is_alive() for thread in threads):
+        raise StoreUnfit(OF_PARENT)
+
+
+def _after_fork(pool: Any) -> str:
+    """Only a pool that was not open yet has nothing of the parent's. Its threads are gone, too."""
+    return "" if pool.closed else OF_PARENT
 
 
 class AsyncPsycopgPool:
@@ -71,6 +90,9 @@ class AsyncPsycopgPool:
                 learn(connection)
 
         asyncio.run(show())
+
+    def after_fork(self) -> str:
+        return _after_fork(self._pool)
 
 
 def _told(setting: Any) -> Any:
