@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -52,6 +53,32 @@ def test_a_file_with_a_second_name_is_refused(tmp_path: Path) -> None:
         os.link(tmp_path / "locks.db", tmp_path / "twin.db")
         with pytest.raises(StoreUnfit, match="second name"):
             interlock.connect(f"sqlite:///{tmp_path}/twin.db")
+
+
+def has_mounts() -> bool:
+    """Whether we may mount something in a namespace of our own."""
+    if shutil.which("unshare") is None or shutil.which("mount") is None:
+        return False
+    return subprocess.run(["unshare", "-m", "mount", "--bind", "/", "/"], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["locks.db", "my locks\n\\040.db", "\u2028é.db"])
+@pytest.mark.skipif(not has_mounts(), reason="we may mount nothing here")
+def test_a_file_that_is_mounted_by_itself_is_refused_and_a_mounted_folder_is_not(
+    tmp_path: Path, name: str
+) -> None:
+    for folder in ("host", "file", "folder"):
+        (tmp_path / folder).mkdir(mode=0o700)
+    there, mount_point = tmp_path / "host" / name, tmp_path / "file" / name
+    mount_point.touch(mode=0o600)
+    mount = ["unshare", "-m", "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh"]
+    with interlock.connect(f"sqlite:///{quote(str(there))}") as client, client.lock("x"):
+        with pytest.raises(subprocess.CalledProcessError) as failure:
+            asked_by_another(f"sqlite:///{quote(str(mount_point))}", *mount, str(there), str(mount_point))
+        assert "StoreUnfit" in failure.value.stderr
+        assert "mount the folder" in failure.value.stderr
+        shared = f"sqlite:///{quote(str(tmp_path / 'folder' / name))}"
+        assert asked_by_another(shared, *mount, str(tmp_path / "host"), str(tmp_path / "folder")) == "None"
 
 
 def test_a_symbolic_link_leads_to_the_same_locks(tmp_path: Path) -> None:

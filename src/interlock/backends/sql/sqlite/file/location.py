@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 from interlock._support import standard_streams
@@ -13,6 +15,7 @@ from interlock.backends.sql.sqlite.file import errors, ownership
 from interlock.errors import InterlockError, InvalidURL
 
 MOUNTS = "/proc/self/mountinfo"
+ESCAPED = re.compile(r"\\([0-7]{3})")
 
 # Between machines SQLite's write-ahead log has no shared memory, and on many of these not even locks.
 NETWORK = frozenset(
@@ -129,6 +132,13 @@ def make_file(path: str) -> None:
             "remove the other name, or use a symbolic link",
             errno.EMLINK,
         )
+    if is_mount_point(os.path.realpath(path), _mounts()):
+        raise errors.unfit(
+            path,
+            "is mounted by itself, so SQLite would keep its log here in another folder than the programs that "
+            "reach it by its own name: two holders; mount the folder that it lies in",
+            errno.EMLINK,
+        )
 
 
 def make_beside(path: str, suffix: str) -> None:
@@ -159,9 +169,14 @@ def filesystem(directory: str) -> str:
     """The kind of filesystem a directory lies on, where the system tells; otherwise ''."""
     if sys.platform == "win32":
         return "smb3" if os.path.realpath(directory).startswith("\\\\") else ""
+    return mounted(os.path.realpath(directory), _mounts())
+
+
+def _mounts() -> str:
+    """The text of /proc/self/mountinfo; '' where there is none."""
     try:
-        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
-            return mounted(os.path.realpath(directory), mounts.read())
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape", newline="") as mounts:
+            return mounts.read()
     except OSError:
         return ""
 
@@ -169,18 +184,27 @@ def filesystem(directory: str) -> str:
 def mounted(directory: str, mountinfo: str) -> str:
     """The filesystem under `directory` according to the text of /proc/self/mountinfo; the last mount wins."""
     best, kind = -1, ""
-    for line in mountinfo.splitlines():
-        fields, _, rest = line.partition(" - ")
-        point = _unescape(fields.split(" ")[4]) if fields.count(" ") > 4 else None
-        if point is None or not rest:
-            continue
+    for point, found in _mount_points(mountinfo):
         if directory == point or directory.startswith(point.rstrip("/") + "/"):
             if len(point) >= best:
-                best, kind = len(point), rest.split(" ")[0]
+                best, kind = len(point), found
     return kind
 
 
+def is_mount_point(path: str, mountinfo: str) -> bool:
+    """Whether something is mounted just at `path`, as `docker -v /host/locks.db:/locks.db` does."""
+    return any(point == path for point, _ in _mount_points(mountinfo))
+
+
+def _mount_points(mountinfo: str) -> Iterator[tuple[str, str]]:
+    """Where something is mounted, and the kind of filesystem."""
+    # Not splitlines, which would also cut at characters that may stand in a name.
+    for line in mountinfo.split("\n"):
+        fields, _, rest = line.partition(" - ")
+        if fields.count(" ") > 4 and rest:
+            yield _unescape(fields.split(" ")[4]), rest.split(" ")[0]
+
+
 def _unescape(point: str) -> str:
-    for code in ("040", "011", "012", "134"):  # blank, tab, newline, backslash last
-        point = point.replace("\\" + code, chr(int(code, 8)))
-    return point
+    """The kernel writes blanks, line ends and backslashes of a name as octal numbers."""
+    return ESCAPED.sub(lambda found: chr(int(found[1], 8)), point)
