@@ -3,9 +3,11 @@
     python -m benchmarks.walks sqlite:////tmp/walk.db
     python -m benchmarks.walks redis://127.0.0.1 --trace
     python -m benchmarks.walks redlock://127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003
+    python -m benchmarks.walks etcd://127.0.0.1 --loss
 
 Fewer are easier to read, and faster. On SQLite the walk is make, enter and exit (sync); on a server with wake-ups it is a
 contended `async with`, and the release that lets it in, by another client of the same loop; on Redlock it is a renewal.
+With --loss it is the way from an operator's eviction to the end of the `async with` that it ends, on all threads of the holder.
 It uses the public API alone, so `PYTHONPATH=…/src` counts an older commit beside this one.
 """
 
@@ -13,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -85,15 +89,50 @@ def renewal(url: str) -> Calls:
     return calls
 
 
+async def loss(url: str) -> Calls:
+    """The first thread's calls follow those of the keeper and of the transport as they happen."""
+    calls: Calls = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        path = frame.f_code.co_filename
+        if event == "call" and path.startswith(PACKAGE):
+            calls.append((path.removeprefix(PACKAGE), frame.f_code.co_name))
+
+    threading.setprofile(note)  # the threads of the client begin with its first lock
+    try:
+        async with interlock.aio.connect(url, ttl=3) as ours:
+            with suppress(interlock.LeaseLost):
+                async with ours.lock("walk"):
+                    await asyncio.to_thread(evict, url)
+                    calls.clear()
+                    sys.setprofile(note)
+                    await asyncio.sleep(60)
+            sys.setprofile(None)
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
+    return calls
+
+
+def evict(url: str) -> None:
+    sys.setprofile(None)
+    subprocess.run(
+        [sys.executable, "-m", "interlock", "evict", "--url", url, "walk", "--reason", "walk"], check=True
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.walks", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("url", help="of a store that nobody else uses")
+    parser.add_argument("--loss", action="store_true", help="an eviction, until its holder has left its body")
     parser.add_argument("--trace", action="store_true", help="print every call")
     options = parser.parse_args()
     scheme = options.url.partition(":")[0]
-    if scheme == "sqlite":
+    if options.loss:
+        calls = asyncio.run(loss(options.url))
+    elif scheme == "sqlite":
         calls = pair(options.url)
     elif scheme == "redlock":
         calls = renewal(options.url)

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import interlock
 from interlock.testing.lag import stretched
+from interlock.testing.servers.etcd import steady
 from interlock.testing.servers.redis import running
 from interlock.testing.servers.redlock import quorum
 from tests.docs.pages import Walk, walks
@@ -123,6 +125,30 @@ def test_the_walk_over_redlock() -> None:
         finally:
             threading.setprofile(None)
     assert missed(page(3), calls) is None, calls
+
+
+@pytest.mark.server
+def test_the_walk_of_a_loss_on_etcd() -> None:
+    calls: Calls = []
+
+    async def lose(url: str) -> None:
+        async with (
+            interlock.aio.connect(url, ttl=stretched(2.0)) as client,
+            interlock.aio.connect(url) as other,
+        ):
+            with pytest.raises(interlock.LeaseLost):
+                async with client.lock("x"):
+                    await other.evict("x", reason="drill")
+                    await asyncio.sleep(PATIENCE)
+
+    url = steady().url(f"{uuid4().hex}/")
+    threading.setprofile(recorder(calls))  # the keeper's thread learns it, and another calls listeners
+    try:
+        with recorded(calls):
+            asyncio.run(lose(url))
+    finally:
+        threading.setprofile(None)
+    assert missed(page(4), calls) is None, calls
 
 
 def test_a_walk_that_is_not_true_is_noticed() -> None:
