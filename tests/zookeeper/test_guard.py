@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 
 import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 from interlock.guards.zookeeper import AsyncGuard, Guard
-from interlock.testing.servers.zookeeper import Servers
+from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 
 
 @pytest.fixture
@@ -157,3 +159,112 @@ def test_an_answer_that_is_lost_says_whether_the_write_may_have_been_applied(
     monkeypatch.setattr(zk, "transaction", losing)
     with pytest.raises(StoreUnavailable, match="may have been applied"):
         guard.commit(name, lambda t: t.set_data(zk.place, b"new"), token=7)
+
+
+@pytest.fixture
+def limited() -> Iterator[Ensemble]:
+    """A server that enforces quotas."""
+    with running(1, jvm=["-Dzookeeper.enforceQuota=true"]) as ensemble:
+        yield ensemble
+
+
+@contextmanager
+def kazoo_client(servers: Servers, **settings: Any) -> Iterator[Any]:
+    client: Any = KazooClient(hosts=servers.hosts, **settings)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def both(client: Any, root: str, name: str, token: int, build: Any = None) -> list[Any]:
+    """What the two guards do with the same call: results, or errors."""
+
+    def asynchronous() -> Any:
+        async def work() -> Any:
+            guard = AsyncGuard(client, root=root)
+            return await (
+                guard.accept(name, token=token) if build is None else guard.commit(name, build, token=token)
+            )
+
+        return asyncio.run(work())
+
+    def blocking() -> Any:
+        guard = Guard(client, root=root)
+        return guard.accept(name, token=token) if build is None else guard.commit(name, build, token=token)
+
+    told: list[Any] = []
+    for call in (blocking, asynchronous):
+        try:
+            told.append(call())
+        except Exception as error:
+            told.append(error)
+    return told
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["accept", "commit"])
+def test_a_mark_that_the_client_may_read_and_not_write_is_an_error_of_ours(
+    zk: Any, ensemble: Servers, commits: bool
+) -> None:
+    """The token was not noted, and the caller was not told."""
+    root, build = f"{zk.place}/fences", (lambda t: t.set_data(zk.place, b"late")) if commits else None
+    only_read = [make_digest_acl("app", "secret", all=True), make_acl("world", "anyone", read=True)]
+    with kazoo_client(ensemble, auth_data=[("digest", "app:secret")], default_acl=only_read) as owner:
+        Guard(owner, root=root).accept("item", token=9)
+        for answer in both(zk, root, "item", 12, build) + both(zk, root, "new", 3, build):
+            assert isinstance(answer, StoreUnfit)
+            assert "ACL" in str(answer)
+            assert "nothing was written" in str(answer)
+        assert zk.get(f"{root}/item")[0] == b"9"
+    assert zk.get(zk.place)[0] == b"0"
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["accept", "commit"])
+def test_an_acl_that_the_server_refuses_is_an_error_of_ours(
+    zk: Any, ensemble: Servers, commits: bool
+) -> None:
+    root, build = f"{zk.place}/fences", (lambda t: t.set_data(zk.place, b"late")) if commits else None
+    zk.create(root, b"")
+    with kazoo_client(ensemble, default_acl=CREATOR_ALL_ACL) as nobody:
+        for answer in both(nobody, root, "item", 5, build):
+            assert isinstance(answer, StoreUnfit)
+            assert "default_acl" in str(answer)
+    assert zk.get_children(root) == []
+    assert zk.get(zk.place)[0] == b"0"
+
+
+def test_a_quota_that_is_reached_is_an_error_of_ours(limited: Ensemble) -> None:
+    with kazoo_client(limited) as admin:
+        for path in ("/q", "/q/fences", "/q/data"):
+            admin.create(path, b"")
+        set_quota(admin, "/q", count=4)
+        for build in (None, lambda t: t.set_data("/q/data", b"late")):
+            for answer in both(admin, "/q/fences", "item", 5, build):
+                assert isinstance(answer, StoreUnavailable)
+                assert "quota" in str(answer)
+        assert admin.get_children("/q/fences") == []
+        assert admin.get("/q/data")[0] == b""
+
+
+def test_a_function_that_would_have_to_be_awaited_is_refused(zk: Any) -> None:
+    async def build(t: Any) -> None:
+        t.set_data(zk.place, b"new")
+
+    for answer in both(zk, f"{zk.place}/fences", "x", 5, build):
+        assert isinstance(answer, TypeError)
+
+
+def set_quota(admin: Any, path: str, count: int) -> None:
+    """Permit no more nodes below a path than so many, itself included."""
+    place = f"/zookeeper/quota{path}"
+    admin.ensure_path(place)
+    admin.create(f"{place}/zookeeper_stats", b"count=%d,bytes=1" % (1 + descendants(admin, path)))
+    limits = f"count=-1,bytes=-1,byteHardLimit=-1,countHardLimit={count - 1}"
+    admin.create(f"{place}/zookeeper_limits", limits.encode())
+
+
+def descendants(admin: Any, path: str) -> int:
+    below = admin.get_children(path)
+    return len(below) + sum(descendants(admin, f"{path}/{name}") for name in below)

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import import_module
+from inspect import isawaitable
 from typing import Any
 
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
-from interlock._core.presented import presented
-from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit, Unsupported
+from interlock._core.presented import Presented, presented
+from interlock.errors import InterlockError, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
 
 __all__ = ["AsyncGuard", "Guard"]
 
@@ -70,8 +71,8 @@ class _Guard(ABC):
         path = self.path(resource)
         for tried in range(TRIES):
             if tried:  # what was read may have been old
-                await self._answer(self._client.sync_async("/"))
-            accepted, version = await self._accepted(path)
+                await self._ask(shown, self._client.sync_async("/"))
+            accepted, version = await self._accepted(shown, path)
             if number < accepted:
                 raise StaleToken(resource, number, accepted)
             transaction = self._client.transaction()
@@ -84,32 +85,70 @@ class _Guard(ABC):
             if claim is not None:
                 transaction.check(claim, version=-1)
             if build is not None:
-                build(transaction)
-            results = await self._results(resource, transaction)
+                _refuse_awaitable(build(transaction))
+            results = await self._results(shown, transaction)
             own = results[0]
             if isinstance(own, errors.NoNodeError) and version is None:
-                await self._answer(self._client.ensure_path_async(self._root))
+                await self._ask(shown, self._client.ensure_path_async(self._root))
             elif not isinstance(own, (errors.BadVersionError, errors.NodeExistsError, errors.NoNodeError)):
-                return _outcome(resource, number, results[1:], claim is not None)
+                return self._outcome(shown, results, claim is not None)
         raise StoreUnavailable(f"{resource}: others present tokens again and again")
 
-    async def _results(self, resource: str, transaction: Any) -> list[Any]:
+    async def _ask(self, shown: Presented, result: Any) -> Any:
+        """The answer to a request that writes none of the caller's operations; an error of ours for any other,
+        but for a node that is missing.
+        """
+        errors: Any = import_module("kazoo.exceptions")
+        try:
+            return await self._answer(result)
+        except errors.NoNodeError:
+            raise
+        except errors.KazooException as error:
+            raise self._refusal(shown, error) from error
+
+    async def _results(self, shown: Presented, transaction: Any) -> list[Any]:
         """The results of a multi; an error that says so if nobody knows whether it was applied."""
         errors: Any = import_module("kazoo.exceptions")
         try:
             results: list[Any] = await self._answer(transaction.commit_async())
         except (errors.ConnectionLoss, errors.SessionExpiredError, errors.OperationTimeoutError) as error:
             raise StoreUnavailable(
-                f"{resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may have been "
-                "applied; read what it wrote"
+                f"{shown.resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may have "
+                "been applied; read what it wrote"
             ) from error
+        except errors.KazooException as error:
+            raise self._refusal(shown, error) from error
         return results
 
-    async def _accepted(self, path: str) -> tuple[int, int | None]:
+    def _outcome(self, shown: Presented, results: list[Any], standing: bool) -> list[Any]:
+        """The results of the caller's own operations. ZooKeeper applies all operations of a multi or none, so
+        any error among the results is raised: the guard's own in a sentence of ours.
+        """
+        errors: Any = import_module("kazoo.exceptions")
+        own = 1 + standing
+        if standing and isinstance(results[1], errors.NoNodeError):
+            raise StaleToken(shown.resource, shown.token, shown.token)
+        failed = [(place, result) for place, result in enumerate(results) if isinstance(result, Exception)]
+        if not failed:
+            return results[own:]
+        # Those before the one that was refused were rolled back, and those after it were not tried.
+        aside = (errors.RolledBackError, errors.RuntimeInconsistency)
+        place, refused = next((each for each in failed if not isinstance(each[1], aside)), failed[0])
+        if place >= own:
+            raise refused
+        raise self._refusal(shown, refused) from refused
+
+    def _refusal(self, shown: Presented, error: Exception) -> InterlockError:
+        """The error of ours for an operation of the guard that ZooKeeper has refused."""
+        from interlock.backends.zookeeper.errors import guard_refused
+
+        return guard_refused(shown.resource, self.path(shown.resource), error)
+
+    async def _accepted(self, shown: Presented, path: str) -> tuple[int, int | None]:
         """The highest token that was accepted, and the version of its node; None if there is no node."""
         missing: Any = import_module("kazoo.exceptions").NoNodeError
         try:
-            data, stat = await self._answer(self._client.get_async(path))
+            data, stat = await self._ask(shown, self._client.get_async(path))
         except missing:
             return 0, None
         try:
@@ -134,19 +173,14 @@ class _Guard(ABC):
         return path[len(chroot) :]
 
 
-def _outcome(resource: str, token: int, results: list[Any], standing: bool) -> list[Any]:
-    """The results of the caller's own operations; raises for the one that was refused, as nothing was
-    applied then.
-    """
-    errors: Any = import_module("kazoo.exceptions")
-    if standing and isinstance(results[0], errors.NoNodeError):
-        raise StaleToken(resource, token, token)
-    for result in results:
-        if isinstance(result, Exception) and not isinstance(
-            result, (errors.RolledBackError, errors.RuntimeInconsistency)
-        ):
-            raise result
-    return results[1:] if standing else results
+def _refuse_awaitable(made: object) -> None:
+    """Refuse what an `async def` returns: nobody awaits it, so its operations would be missing."""
+    if isawaitable(made):
+        if isinstance(made, Coroutine):
+            made.close()
+        raise TypeError(
+            "build adds its operations when it is called: give a plain function, not an async one"
+        )
 
 
 class Guard(_Guard):

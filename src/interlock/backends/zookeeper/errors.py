@@ -22,6 +22,9 @@ class CutOff(StoreUnavailable):
     """The connection or the session ended before the answer."""
 
 
+QUOTA: type[Exception] = exceptions.QuotaExceededError
+"""Sent by ZooKeeper 3.7 and later, with `zookeeper.enforceQuota=true`."""
+
 UNREADABLE = (struct.error, ValueError, TypeError, LookupError)
 """What kazoo raises when it reads an answer that ZooKeeper would not give."""
 
@@ -48,6 +51,29 @@ def translated(place: str, error: Exception) -> InterlockError:
     if isinstance(error, UNREADABLE):
         return unreadable(place, printable(f"{_name(error)}: {error}"))
     return StoreUnavailable(printable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip()))
+
+
+def guard_refused(resource: str, path: str, error: Exception) -> InterlockError:
+    """The error for a guard whose own operation on the node of a resource's token was refused."""
+    said = f"{resource}: the token was not noted, and nothing was written: "
+    if isinstance(error, exceptions.NoAuthError):
+        return StoreUnfit(
+            f"{said}the ACL of {path}, or of a node above it, forbids that to this KazooClient; give it the "
+            "credentials that the node was made with, or give the guard another root"
+        )
+    if isinstance(error, exceptions.InvalidACLError):
+        return StoreUnfit(
+            f"{said}the server refuses the default_acl of this KazooClient; an ACL of the creator needs auth_data"
+        )
+    if isinstance(error, BROKEN):
+        return Unreached(f"{said}ZooKeeper did not answer ({_name(error)})")
+    if isinstance(error, QUOTA):
+        return StoreUnavailable(f"{said}{_quota(path)}")
+    return StoreUnavailable(printable(f"{said}ZooKeeper answered {_name(error)} {error}".rstrip()))
+
+
+def _quota(path: str) -> str:
+    return f"a quota on {path} or a node above it is used up; raise it (setquota), or remove nodes that it counts"
 
 
 def cut_off(error: Exception | None) -> bool:
