@@ -323,3 +323,24 @@ def test_on_a_cluster_keys_must_be_in_the_slot_of_the_resource() -> None:
             guard.execute("tea", "INCRBY", "stock:{tea}", 5, token=33)
         with pytest.raises(ValueError, match=r"\{tea\}"):
             guard.execute("tea", "INCRBY", "stock", 5, token=35)
+
+
+def test_an_error_that_a_script_returns_is_raised_as_it_is_without_a_guard(
+    client: Any, server: Server
+) -> None:
+    """It came back as a value that is an exception, so the caller took the write for done."""
+    guard = guards.redis.Guard(client)
+    client.set("text", "x")
+    for script in ("return redis.pcall('incr', KEYS[1])", "return redis.error_reply('OUT of stock')"):
+        with pytest.raises(redis.ResponseError) as bare:
+            client.eval(script, 1, "text")
+        with pytest.raises(redis.ResponseError) as guarded:
+            guard.eval("stock:tea", script, ["text"], token=7)
+        assert str(guarded.value) == str(bare.value)
+
+    async def work() -> None:
+        async with redis.asyncio.Redis(port=server.port) as connected:
+            with pytest.raises(redis.ResponseError):
+                await guards.redis.AsyncGuard(connected).eval("stock:tea", script, ["text"], token=7)
+
+    asyncio.run(work())

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 import interlock
-from interlock import Unsupported, guards
+from interlock import StoreUnfit, Unsupported, guards
 from interlock._core.drive import drive
 from interlock.guards.sql import checks
 from interlock.guards.sql.dbapi import MySQLTransaction
@@ -318,3 +318,48 @@ def test_many_create_the_fence_table_at_once(place: Place) -> None:
     for thread in threads:
         thread.join()
     assert not errors
+
+
+class TestSilentTables:
+    """A trigger of the user's can drop a change in silence: then the token was not noted, or nothing written."""
+
+    @pytest.fixture(params=[PlainSQLiteDesk, PsycopgDesk])
+    def desk(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+        desk: Desk = request.param(
+            PLACES["sqlite" if request.param is PlainSQLiteDesk else "postgresql"](tmp_path)
+        )
+        desk.begin()
+        desk.run("create table mute (resource text primary key, token bigint not null, value integer)")
+        desk.run("insert into mute values ('account:1', 3, 0)")
+        if request.param is PlainSQLiteDesk:
+            desk.run("create trigger mute before update on mute begin select raise(ignore); end")
+        else:
+            desk.run(
+                "create or replace function mute() returns trigger language plpgsql as 'begin return null; end'"
+            )
+            desk.run("create trigger mute before update on mute for each row execute function mute()")
+        desk.commit()
+        yield desk
+        desk.rollback()
+        desk.begin()
+        desk.run("drop table mute")
+        desk.commit()
+        desk.close()
+
+    def test_a_token_that_was_not_noted_is_refused(self, desk: Desk) -> None:
+        desk.begin()
+        with pytest.raises(StoreUnfit, match=r"mute: .*trigger"):
+            guards.sql.guard(desk.session, "account:1", 7, table="mute")
+
+    @pytest.mark.parametrize("token", [3, 7])
+    def test_a_row_that_was_not_changed_is_refused(self, desk: Desk, token: int) -> None:
+        desk.begin()
+        with pytest.raises(StoreUnfit, match=r"mute: .*trigger"):
+            guards.sql.update_row(
+                desk.session,
+                "account:1",
+                token,
+                table="mute",
+                where={"resource": "account:1"},
+                changes={"value": 1},
+            )

@@ -150,7 +150,12 @@ class _Guard:
             raise StoreUnfit(f"{fence!r} holds no token of a guard; use another prefix, or delete the key")
         if verdict == STALE:
             raise StaleToken(shown.resource, shown.token, int(reply[1]))
-        return reply[1] if len(reply) > 1 else None
+        value = reply[1] if len(reply) > 1 else None
+        if isinstance(
+            value, Exception
+        ):  # inside a list the client's library raises no error that a script returns
+            raise value
+        return value
 
     async def _once(self, fence: bytes, *request: Any) -> Any:
         """Send a request, and return the reply; after a failure nobody sends it again."""

@@ -77,9 +77,11 @@ async def pass_fence(transaction: Transaction, presented: tuple[Presented, ...],
                 continue
             read = statement("fence", "accepted", dialect, table=name)
             found = await transaction.execute(read, {"resource": asked["resource"]})
-            accepted = int(found.rows[0][0])
+            accepted = int(found.rows[0][0]) if found.rows else 0
             if accepted > each.token:
                 raise StaleToken(each.resource, each.token, accepted)
+            if accepted < each.token:
+                raise _dropped(table)
 
 
 async def _refuse_savepoints(transaction: Transaction) -> None:
@@ -246,8 +248,10 @@ async def update_row(
         accepted = rows[0][0]
         if accepted is None:
             raise ValueError(f"{table}.{column} is null: a token column must be not null, with the default 0")
-        if int(accepted) != presented.token:
+        if int(accepted) > presented.token:
             raise StaleToken(presented.resource, presented.token, int(accepted))
+        if int(accepted) < presented.token or dialect != "mysql":
+            raise _dropped(table)
         await _refuse_savepoints(transaction)
 
 
@@ -320,6 +324,13 @@ def _without_fence(table: str, dialect: Dialect) -> StoreUnfit:
     return StoreUnfit(
         f"the fence table {table} does not exist; create it once with guards.sql.create(connection), or "
         f"with: {' '.join(schema(dialect, table).split())}"
+    )
+
+
+def _dropped(table: str) -> StoreUnfit:
+    return StoreUnfit(
+        f"{table}: the row was not changed, though its token is not higher; does a trigger, a rule or a policy "
+        "of the table drop the change?"
     )
 
 
