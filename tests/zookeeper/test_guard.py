@@ -16,9 +16,11 @@ from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 
 import interlock
 from interlock import aio
-from interlock.errors import LeaseLost, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
+from interlock.errors import LeaseLost, StaleToken, StoreUnavailable, StoreUnfit, Unreached, Unsupported
 from interlock.guards.zookeeper import AsyncGuard, Guard
+from interlock.testing.lag import at_most
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
+from tests.patience import until
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ def test_an_answer_that_is_lost_says_whether_the_write_may_have_been_applied(
     guard, name = Guard(zk), uuid4().hex
 
     class Lost:
-        def get(self) -> Any:
+        def get(self, timeout: float) -> Any:
             raise ConnectionLoss
 
     real = zk.transaction
@@ -268,3 +270,38 @@ def set_quota(admin: Any, path: str, count: int) -> None:
 def descendants(admin: Any, path: str) -> int:
     below = admin.get_children(path)
     return len(below) + sum(descendants(admin, f"{path}/{name}") for name in below)
+
+
+@pytest.mark.parametrize("fault", ["freeze", "kill"])
+def test_a_server_that_does_not_answer_ends_a_call_in_its_time(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed server kept the caller for ever, and a frozen one gave the bare error of kazoo after its own time."""
+    monkeypatch.setattr("interlock.guards.zookeeper.IO_TIMEOUT", 1.0)
+    with running(1) as ensemble, kazoo_client(ensemble, timeout=20) as client:
+        client.create("/data", b"0")
+        assert both(client, "/fences", "x", 5) == [None, None]
+        getattr(ensemble.nodes[0], fault)()
+        with at_most(4 * 1.0 + 1.0):
+            for build in (None, lambda t: t.set_data("/data", b"late")):
+                for answer in both(client, "/fences", "x", 6, build):
+                    assert isinstance(answer, Unreached)
+                    assert "nothing was written" in str(answer)
+
+
+def test_a_write_that_is_not_answered_in_time_may_have_been_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.guards.zookeeper.IO_TIMEOUT", 1.0)
+    with running(1) as ensemble, kazoo_client(ensemble, timeout=20) as client:
+        client.create("/data", b"0")
+        assert both(client, "/fences", "x", 5) == [None, None]
+
+        def build(t: Any) -> None:  # the mark was read
+            t.set_data("/data", b"new")
+            ensemble.nodes[0].freeze()
+
+        blocking, asynchronous = both(client, "/fences", "x", 6, build)
+        assert "may have been applied" in str(blocking)
+        assert not isinstance(blocking, Unreached)
+        assert isinstance(asynchronous, Unreached)  # it could not even read
+        ensemble.nodes[0].thaw()
+        until(lambda: client.get("/data")[0] == b"new")

@@ -14,8 +14,10 @@ also checks that the claim's own node is there: the write is then applied only w
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from importlib import import_module
 from inspect import isawaitable
 from typing import Any
@@ -24,7 +26,16 @@ from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.names import checked_name
 from interlock._core.presented import Presented, presented
-from interlock.errors import InterlockError, StaleToken, StoreUnavailable, StoreUnfit, Unsupported
+from interlock._support.wording import duration
+from interlock.errors import (
+    InterlockError,
+    StaleToken,
+    StoreUnavailable,
+    StoreUnfit,
+    Unreached,
+    Unsupported,
+)
+from interlock.store import IO_TIMEOUT
 
 __all__ = ["AsyncGuard", "Guard"]
 
@@ -33,6 +44,13 @@ TRIES = 20  # rounds of a commit that others get in the way of
 
 Build = Callable[[Any], object]
 """Adds operations to a transaction of kazoo: `t.set_data`, `t.create`, `t.delete`, `t.check`."""
+
+
+class Unanswered(Exception):
+    """ZooKeeper has not answered in time."""
+
+    def __str__(self) -> str:
+        return f"ZooKeeper did not answer in {duration(IO_TIMEOUT)}"
 
 
 class _Guard(ABC):
@@ -52,8 +70,8 @@ class _Guard(ABC):
         return f"{self._root}/{escaped(checked_name(resource))}"
 
     @abstractmethod
-    async def _answer(self, result: Any) -> Any:
-        """The value of a result of kazoo; raises its exception."""
+    async def _answer(self, result: Any, until: float) -> Any:
+        """The value of a result of kazoo; raises its exception, or `Unanswered` if there is none in time."""
 
     async def _commit(
         self, lease: Lease | str, token: int | None, build: Build | None, standing: bool
@@ -68,11 +86,11 @@ class _Guard(ABC):
         shown = presented(lease, token)
         resource, number = shown.resource, shown.token
         claim = self._claim_path(lease) if standing else None
-        path = self.path(resource)
+        path, until = self.path(resource), time.monotonic() + IO_TIMEOUT
         for tried in range(TRIES):
             if tried:  # what was read may have been old
-                await self._ask(shown, self._client.sync_async("/"))
-            accepted, version = await self._accepted(shown, path)
+                await self._ask(shown, self._client.sync_async("/"), until)
+            accepted, version = await self._accepted(shown, path, until)
             if number < accepted:
                 raise StaleToken(resource, number, accepted)
             transaction = self._client.transaction()
@@ -86,31 +104,40 @@ class _Guard(ABC):
                 transaction.check(claim, version=-1)
             if build is not None:
                 _refuse_awaitable(build(transaction))
-            results = await self._results(shown, transaction)
+            results = await self._results(shown, transaction, until)
             own = results[0]
             if isinstance(own, errors.NoNodeError) and version is None:
-                await self._ask(shown, self._client.ensure_path_async(self._root))
+                await self._ask(shown, self._client.ensure_path_async(self._root), until)
             elif not isinstance(own, (errors.BadVersionError, errors.NodeExistsError, errors.NoNodeError)):
                 return self._outcome(shown, results, claim is not None)
         raise StoreUnavailable(f"{resource}: others present tokens again and again")
 
-    async def _ask(self, shown: Presented, result: Any) -> Any:
+    async def _ask(self, shown: Presented, result: Any, until: float) -> Any:
         """The answer to a request that writes none of the caller's operations; an error of ours for any other,
         but for a node that is missing.
         """
         errors: Any = import_module("kazoo.exceptions")
         try:
-            return await self._answer(result)
+            return await self._answer(result, until)
         except errors.NoNodeError:
             raise
+        except Unanswered as late:
+            raise Unreached(
+                f"{shown.resource}: {late}; the token was not noted, and nothing was written"
+            ) from late
         except errors.KazooException as error:
             raise self._refusal(shown, error) from error
 
-    async def _results(self, shown: Presented, transaction: Any) -> list[Any]:
+    async def _results(self, shown: Presented, transaction: Any, until: float) -> list[Any]:
         """The results of a multi; an error that says so if nobody knows whether it was applied."""
         errors: Any = import_module("kazoo.exceptions")
         try:
-            results: list[Any] = await self._answer(transaction.commit_async())
+            results: list[Any] = await self._answer(transaction.commit_async(), until)
+        except Unanswered as late:
+            # kazoo sends it again when it is connected again, if it was not sent.
+            raise StoreUnavailable(
+                f"{shown.resource}: {late}; the write may have been applied, or may be applied yet; read what it wrote"
+            ) from late
         except (errors.ConnectionLoss, errors.SessionExpiredError, errors.OperationTimeoutError) as error:
             raise StoreUnavailable(
                 f"{shown.resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may have "
@@ -144,11 +171,11 @@ class _Guard(ABC):
 
         return guard_refused(shown.resource, self.path(shown.resource), error)
 
-    async def _accepted(self, shown: Presented, path: str) -> tuple[int, int | None]:
+    async def _accepted(self, shown: Presented, path: str, until: float) -> tuple[int, int | None]:
         """The highest token that was accepted, and the version of its node; None if there is no node."""
         missing: Any = import_module("kazoo.exceptions").NoNodeError
         try:
-            data, stat = await self._ask(shown, self._client.get_async(path))
+            data, stat = await self._ask(shown, self._client.get_async(path), until)
         except missing:
             return 0, None
         try:
@@ -187,7 +214,10 @@ class Guard(_Guard):
     """Guards writes through a KazooClient, on the calling thread."""
 
     def accept(self, lease: Lease | str, *, token: int | None = None) -> None:
-        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself."""
+        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself.
+
+        `StoreUnavailable` after 5 seconds without an answer.
+        """
         drive(self._commit(lease, token, None, False))
 
     def commit(
@@ -196,19 +226,26 @@ class Guard(_Guard):
         """Apply the operations that `build` adds, all or none, if the token is not too low; return their
         results.
 
-        Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
+        Raises `StaleToken`, or the exception of kazoo for an operation that was refused; `StoreUnavailable`
+        after 5 seconds without an answer, which says whether the operations may have been applied.
         """
         return drive(self._commit(lease, token, build, standing))
 
-    async def _answer(self, result: Any) -> Any:
-        return result.get()
+    async def _answer(self, result: Any, until: float) -> Any:
+        try:
+            return result.get(timeout=max(0.0, until - time.monotonic()))
+        except self._client.handler.timeout_exception:
+            raise Unanswered from None
 
 
 class AsyncGuard(_Guard):
     """Guards writes through a KazooClient for tasks; no thread is blocked and none is started."""
 
     async def accept(self, lease: Lease | str, *, token: int | None = None) -> None:
-        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself."""
+        """Note the token: from now on lower ones are refused. Raises `StaleToken` if it is too low itself.
+
+        `StoreUnavailable` after 5 seconds without an answer.
+        """
         await self._commit(lease, token, None, False)
 
     async def commit(
@@ -217,11 +254,12 @@ class AsyncGuard(_Guard):
         """Apply the operations that `build` adds, all or none, if the token is not too low; return their
         results.
 
-        Raises `StaleToken`, or the exception of kazoo for an operation that was refused.
+        Raises `StaleToken`, or the exception of kazoo for an operation that was refused; `StoreUnavailable`
+        after 5 seconds without an answer, which says whether the operations may have been applied.
         """
         return await self._commit(lease, token, build, standing)
 
-    async def _answer(self, result: Any) -> Any:
+    async def _answer(self, result: Any, until: float) -> Any:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -232,8 +270,12 @@ class AsyncGuard(_Guard):
                 settled.set_result(None)
 
         def tell(_: Any) -> None:
-            loop.call_soon_threadsafe(settle)
+            # Its loop may have ended since; on kazoo's thread, an error would end the connection.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle)
 
         result.rawlink(tell)
-        await settled
+        await asyncio.wait([settled], timeout=max(0.0, until - time.monotonic()))
+        if not result.ready():
+            raise Unanswered
         return result.get(block=False)
