@@ -43,6 +43,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "backends.sql.sqlite.tables": (*RULES, "backends.sql.sqlite.tables", "backends.sql.steps"),
     "guards.zookeeper": (
         *(*PORTS, "_core.drive", "_core.lease", "_core.names", "_core.presented"),
+        "backends.zookeeper.errors",
         "backends.zookeeper.paths",  # how names become paths
     ),
     "urls": (*PORTS, "_runtime", "backends"),
