@@ -1,6 +1,7 @@
-"""Releases that are called in the midst of interlock's own lines: by the garbage collector, or by a signal handler.
+"""Calls in the midst of interlock's own lines: by the garbage collector, or by a signal handler.
 
-Such a release may find its own thread inside a guard. It must not wait for it: the keeper does it instead.
+Such a release may find its own thread inside a mutex. It must not wait for it: the keeper does it instead. Any other
+call is refused there, because what it would read or change is half changed.
 """
 
 from __future__ import annotations
@@ -135,6 +136,57 @@ def test_a_signal_handler_may_release_or_close_at_any_step(what: str, url: str) 
             return Strike(number, PACKAGE, handler).run(operation)
         except interlock.ClientClosed:
             return True
+
+    in_time(run)
+
+
+def handlers(client: interlock.Client) -> dict[str, Callable[[], object]]:
+    """What a program's signal handler may do besides releasing: look, and try."""
+
+    def try_it() -> None:
+        if lease := client.lock("x").acquire(blocking=False):
+            lease.release()
+
+    return {
+        "locked": lambda: client.lock("x").locked(),
+        "inspect": lambda: client.inspect("x"),
+        "scan": lambda: list(client.scan()),
+        "acquire": try_it,
+        "evict": lambda: client.evict("x", id="nobody's", reason="a test"),
+        "read": client.register("r").read,
+        "write": lambda: client.register("r").update(lambda _: 1),
+    }
+
+
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
+@pytest.mark.parametrize("what", ["locked", "inspect", "scan", "acquire", "evict", "read", "write"])
+def test_a_signal_handler_that_looks_or_tries_lets_no_second_holder_in(what: str, url: str) -> None:
+    def run() -> None:
+        with interlock.connect(url) as client, interlock.connect(url) as other:
+            refused = 0
+
+            def handler() -> None:
+                nonlocal refused
+                try:
+                    handlers(client)[what]()
+                except interlock.StoreUnavailable as error:
+                    assert "signal handler" in str(error)
+                    refused += 1
+
+            struck = True
+            for number in range(1, 2000):
+                if not struck:
+                    break
+                held: list[interlock.Lease] = []
+                strike = Strike(number, PACKAGE, handler)
+                struck = strike.run(lambda: held.append(client.lock("x").acquire(timeout=5)))  # type: ignore[arg-type]  # noqa: B023
+                (lease,) = held
+                assert not other.lock("x").acquire(blocking=False), strike.where
+                lease.check()
+                struck |= Strike(number, PACKAGE, handler).run(lease.release)
+                assert not client.inspect("x").standings
+            assert not struck
+            assert refused
 
     in_time(run)
 

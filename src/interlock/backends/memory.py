@@ -14,7 +14,7 @@ from interlock._core.admission import admitted, retry_after
 from interlock._core.outline import outline
 from interlock._core.runtime import Mutex, Runtime, Signal
 from interlock.backends.kit.waiters import Waiters, notify
-from interlock.errors import SettingsMismatch
+from interlock.errors import SettingsMismatch, Unreached
 from interlock.model import (
     LINGERING,
     Busy,
@@ -93,6 +93,19 @@ class Space:
         self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
         self.waiters: Waiters[str, Signal] = Waiters()  # for a claim by its id, a queue, or a register
         self.ring = self.waiters.wake
+
+    def alone(self) -> Mutex:
+        """The mutex, for a request. Its own thread may enter it again, but no request may.
+
+        A finalizer or a signal handler can run between any two lines here. One that only looked would sweep
+        away the claim that the interrupted request is entering just now, and another client would get in.
+        """
+        if self.mutex._is_owned():
+            raise Unreached(
+                "memory://: called from a finalizer or a signal handler that runs in the middle of another "
+                "call to the same memory; nothing was done"
+            )
+        return self.mutex
 
     def next_number(self, block: int = 1) -> int:
         """Return the first of `block` numbers that nobody has had."""
@@ -173,7 +186,7 @@ class MemoryStore(StoreDefaults):
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         space = self._space
-        with space.mutex:
+        with space.alone():
             now = space.now()
             space.forget_old(now)
             if claim.id in space.evicted:
@@ -233,7 +246,7 @@ class MemoryStore(StoreDefaults):
         already.
         """
         space, signal = self._space, self._runtime.signal()
-        with space.mutex:
+        with space.alone():
             space.waiters.add(signal, topic)
             self._listening[signal] = None
         try:
@@ -247,7 +260,7 @@ class MemoryStore(StoreDefaults):
                 self._listening.pop(signal, None)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        with self._space.mutex:
+        with self._space.alone():
             now = self._space.now()
             self._space.forget_old(now)
             return [self._renew(renewal, now) for renewal in renewals]
@@ -271,7 +284,7 @@ class MemoryStore(StoreDefaults):
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         space = self._space
-        with space.mutex:
+        with space.alone():
             now = space.now()
             queue = space.live(resource, now)
             entry = next((entry for entry in queue if entry.id == id), None)
@@ -288,7 +301,7 @@ class MemoryStore(StoreDefaults):
             return True
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        with self._space.mutex:
+        with self._space.alone():
             return self._queue(resource, limit)
 
     def _queue(self, resource: str, limit: int | None = None) -> Queue:
@@ -312,7 +325,7 @@ class MemoryStore(StoreDefaults):
         )
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        with self._space.mutex:
+        with self._space.alone():
             now = self._space.now()
             names = sorted(n for n in self._space.queues if n.startswith(prefix) and n > after)
             return [name for name in names if self._space.live(name, now)][:limit]
@@ -321,7 +334,7 @@ class MemoryStore(StoreDefaults):
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
         space = self._space
-        with space.mutex:
+        with space.alone():
             now = space.now()
             queue = space.live(resource, now)
             victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
@@ -342,7 +355,7 @@ class MemoryStore(StoreDefaults):
     # ---- the register --------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        with self._space.mutex:
+        with self._space.alone():
             return self._read(name)
 
     def _read(self, name: str) -> Versioned:
@@ -354,7 +367,7 @@ class MemoryStore(StoreDefaults):
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
         space = self._space
-        with space.mutex:
+        with space.alone():
             now = space.now()
             space.forget_old(now)
             old = space.registers.get(name)

@@ -122,7 +122,7 @@ class SessionView(MemoryStore):
         return await super().claim(claim, timeout)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        with self._space.mutex:
+        with self._space.alone():
             self.session.keep(self._space.now())
         answers = await super().renew(renewals, timeout)
         return [
@@ -209,7 +209,7 @@ class SessionStore(StoreDefaults):
         """End the session, as the server does when its client has crashed, or was cut off for long."""
         session = self.known.session
         if session is not None:
-            with self._space.mutex:
+            with self._space.alone():
                 now = self._space.now()
                 session.lapses = now
                 for resource in list(self._space.queues):

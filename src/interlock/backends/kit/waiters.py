@@ -80,7 +80,7 @@ class Waiters(Generic[Topic, W]):
         """Set the signals of a topic, under the mutex: for stores whose change and whose signal are one
         step.
         """
-        for waiter in self.topics.get(topic, ()):
+        for waiter in self.of(topic):  # of a copy: a finalizer may remove a waiter meanwhile
             waiter.set()
 
     def abandon(self, gone: Callable[[W], bool]) -> None:
