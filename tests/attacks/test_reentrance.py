@@ -203,6 +203,24 @@ def test_a_release_from_inside_a_mutex_is_done_by_the_keeper(client: interlock.C
     eventually(lambda: not client.inspect("x").holders, PATIENCE)
 
 
+@pytest.mark.parametrize("kind", ["lock", "rlock", "semaphore", "multilock", "condition"])
+def test_a_lock_is_not_taken_from_inside_a_mutex(client: interlock.Client, kind: str) -> None:
+    """Whoever waited there would hold up the keeper, and every thread of the client."""
+    made: dict[str, Callable[[], Any]] = {
+        "lock": lambda: client.lock("x"),
+        "rlock": lambda: client.rlock("x"),
+        "semaphore": lambda: client.semaphore("x", 2),
+        "multilock": lambda: client.multilock(["x", "y"]),
+        "condition": lambda: client.condition("x"),
+    }
+    lock = made[kind]()
+    with client._core.mutex, pytest.raises(interlock.StoreUnavailable, match="signal handler"):
+        lock.acquire(timeout=5)
+    assert not list(client.scan())
+    with lock:
+        pass
+
+
 def test_a_body_that_is_cut_short_before_its_exit_is_called_is_not_renewed(
     client: interlock.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from interlock._core.runtime import Owner
 from interlock._core.settings import USUAL, Settings
 from interlock._core.states import FINAL, State
 from interlock._core.terms import Terms
-from interlock.errors import NotHeld
+from interlock.errors import NotHeld, Unreached
 from interlock.model import Claim
 
 
@@ -80,6 +80,11 @@ class Holding:
         client = self.client
         if client.closed:
             client.check_open()
+        if client.mutex._is_owned():  # whoever waited here would keep the keeper and all threads waiting
+            raise Unreached(
+                f"{self.resource}: called from a finalizer or a signal handler that runs in the middle of "
+                "another call to the same client; nothing was done"
+            )
         terms = self.terms
         if blocking and (timeout is None or timeout == -1):
             wait = terms.timeout  # as `checked_wait` says, but for a call that most would pay for
