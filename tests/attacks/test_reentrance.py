@@ -170,8 +170,7 @@ def test_a_signal_handler_that_looks_or_tries_lets_no_second_holder_in(what: str
                 try:
                     handlers(client)[what]()
                 except interlock.StoreUnavailable as error:
-                    assert "signal handler" in str(error)
-                    refused += 1
+                    refused += "signal handler" in str(error)
 
             struck = True
             for number in range(1, 2000):
