@@ -244,7 +244,9 @@ class ForeignKey(InterlockError, RuntimeError):
 
 
 class WouldDeadlock(InterlockError, RuntimeError):
-    """The request could never be granted: a reader asked to become a writer."""
+    """The request could never be granted: a reader asked to become a writer, or to adopt a second lease of
+    the same lock.
+    """
 
 
 class BrokenBarrier(InterlockError, threading.BrokenBarrierError):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -474,3 +475,94 @@ def test_a_lease_that_nobody_was_to_renew_has_lapsed_whatever_became_of_its_owne
         thread.join()
         assert taken[0].lost.wait(PATIENCE)
         assert taken[0].loss().cause == "lapsed"
+
+
+# ---- adopted leases of locks that are entered again ------------------------------------------
+
+
+def handed_over(work: Callable[[], object]) -> None:
+    """Do the work on a thread of its own, and pass its failure on."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(work).result(PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read", "write"])
+def test_whoever_adopts_a_lock_that_is_entered_again_is_the_one_that_enters_it(kind: str) -> None:
+    with interlock.connect(fresh()) as client:
+        lock, lease = made(client, kind), None
+        lease = lock.acquire()
+
+        def adopt() -> None:
+            lease.adopt()
+            assert lock.owned()
+            assert lock.acquire(blocking=False) is lease
+            lock.release()
+
+        def release() -> None:
+            lease.adopt()
+            lock.release()
+
+        handed_over(adopt)
+        assert not lock.owned()
+        if kind != "read":
+            assert not lock.acquire(blocking=False)
+        else:
+            with lock as another:  # readers do not exclude each other, but this is no longer the same reader
+                assert another is not lease
+        with pytest.raises(interlock.NotHeld):
+            lock.release()
+        handed_over(release)
+        assert not client.inspect("x").holders
+
+
+def test_a_statement_whose_lease_was_adopted_goes_out_once_and_leaves_it_to_its_new_owner() -> None:
+    with interlock.connect(fresh()) as client:
+        lock = client.rlock("x")
+        with ThreadPoolExecutor(1) as other:
+
+            def adopt_and_enter(lease: interlock.Lease) -> None:
+                lease.adopt()
+                assert lock.acquire(blocking=False) is lease
+
+            with lock as lease:
+                other.submit(adopt_and_enter, lease).result(PATIENCE)
+                assert not lock.acquire(blocking=False)
+            lease.check()
+            assert not lock.acquire(blocking=False)
+            other.submit(lock.release).result(PATIENCE)
+        assert lock.acquire(blocking=False)
+
+
+def test_a_task_that_adopts_a_lock_that_is_entered_again_is_the_one_that_enters_it() -> None:
+    async def main() -> None:
+        async with aio.connect(fresh()) as client:
+            lock = client.rlock("x")
+            lease = await lock.acquire()
+            assert lease
+
+            async def adopt() -> None:
+                lease.adopt()
+                assert await lock.acquire(blocking=False) is lease
+                await lock.release()
+                assert lock.owned()
+                await lock.release()
+
+            task = asyncio.create_task(adopt())
+            await task
+            assert not lock.owned()
+            assert not (await client.inspect("x")).holders
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_reads_already_cannot_adopt_another_readers_lease() -> None:
+    with interlock.connect(fresh()) as client:
+        lock = client.rwlock("x").read()
+        taken: list[interlock.Lease] = []
+        handed_over(lambda: taken.append(lock.acquire()))  # type: ignore[arg-type]
+        with lock:
+            with pytest.raises(interlock.WouldDeadlock, match="x: "):
+                taken[0].adopt()
+        taken[0].adopt()
+        lock.release()
+        assert not client.inspect("x").holders

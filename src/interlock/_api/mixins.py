@@ -77,7 +77,9 @@ class LeaseMixin(Unpicklable, lease_core.Lease):
     def adopt(self) -> None:
         """Make the calling thread or task the owner: the lease is renewed for as long as that one lives.
 
-        Raises as `check` does if the lease was lost or released: then there is nothing to renew.
+        From then on it alone can enter an rlock or a read-write lock again, and release it. Raises as `check`
+        does if the lease was lost or released: then there is nothing to renew; and `WouldDeadlock` if the
+        caller is inside that lock already, by a lease of its own.
         """
         self.check()
         self._set_owner(self._runtime.owner())

@@ -14,8 +14,9 @@ from interlock._core.keeper import Keeper
 from interlock._core.place import QueuePlace
 from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.settings import USUAL
+from interlock._core.states import FINAL
 from interlock._core.terms import Terms
-from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable
+from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable, WouldDeadlock
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.store import Store
 
@@ -103,6 +104,28 @@ class Client:
         if isinstance(answer, NoAnswer):
             raise StoreUnavailable(answer.why)
         return answer
+
+    def move_entry(self, lease: Lease, former: Owner, owner: Owner) -> None:
+        """Let the new owner of a lease enter its lock again, and not the former one; `WouldDeadlock` if it is
+        inside already by a lease of its own.
+
+        Under the mutex. Without an entry, the lock is of a kind that is not entered again.
+        """
+        found = [(key, entry) for key, entry in self.entries.get(former, {}).items() if entry.lease is lease]
+        if former is owner or not found:
+            return
+        ((key, entry),) = found
+        theirs = self.entries.setdefault(owner, {})
+        own = theirs.get(key)
+        if own is not None and not own.over and own.lease._state not in FINAL:
+            raise WouldDeadlock(
+                f"{lease.resource}: {owner} is inside by another lease already, with token {own.lease.token}; "
+                "release that one before you adopt this one"
+            )
+        theirs[key] = entry
+        del self.entries[former][key]
+        if not self.entries[former]:
+            del self.entries[former]
 
     def check_open(self) -> None:
         """Raise unless the client may be used."""

@@ -300,8 +300,14 @@ class Lease:
         self._holding.client.keeper.keep(self)  # it must look sooner than it meant to
 
     def _set_owner(self, owner: Owner) -> None:
-        """Make another the owner: renewal goes on as long as it lives."""
-        self._owner = owner
+        """Make another the owner: renewal goes on as long as it lives, and it alone enters the lock again."""
+        client = self._holding.client
+        if not client.entries:
+            self._owner = owner
+            return
+        with client.mutex:
+            client.move_entry(self, self._owner, owner)
+            self._owner = owner
 
     # ---- what the keeper asks (see keeper.Renewable) --------------------------------
 

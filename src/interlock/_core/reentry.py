@@ -274,11 +274,13 @@ class ReentrantAttempt:
         return self._enter_again(self.entry) or await self._begin_anew()
 
     def _enter_again(self, entry: Entry) -> Lease | None:
-        """Count once more; None if the lease was given back since, by a body that ended on another thread."""
+        """Count once more; None if the lease was given back since, by a body that ended on another thread, or
+        was adopted by another.
+        """
         if entry.lease.state is State.LOST:
             entry.lease.check()  # a lease that was lost meanwhile is not entered again
         with self._reentrant.client.mutex:
-            if entry.over or entry.lease._state is State.RELEASED:
+            if entry.over or entry.lease._state is State.RELEASED or entry.lease._owner is not self.owner:
                 return None
             if self._reentrant.mode == "read":
                 entry.reads += 1
