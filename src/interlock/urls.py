@@ -197,6 +197,9 @@ ESCAPES = "write %2F for /, %3F for ?, %23 for #, %40 for @, %5B for [, %5D for 
 
 NO_HOSTS = ("sqlite", "memory", "unix")
 
+_NUMBERED = ("redis", "rediss", "redlock", "redlocks")
+"""Schemes whose paths are the number of a database."""
+
 _MAY_HAVE_AT = ("prefix", "schema", "user", "pass", "name", "principal", "ca", "cert", "key", "file", "sock")
 """Parts of the names of options whose values may have an @ in them."""
 
@@ -311,7 +314,16 @@ def redacted(url: str) -> str:
         # Without a colon it may be a password that stands in the place of the user.
         address = f"{user}:***" if colon else "***"
         address += f"@{hosts}{parts.path}"
+    if parts.scheme in _NUMBERED and not (parts.path in ("", "/") or parts.path[1:].isdecimal()):
+        address = address.removesuffix(parts.path) + "/***"  # no database: a password after a stray slash
     return scheme + separator + address + mark + "&".join(_hidden(option) for option in query.split("&"))
+
+
+def without_password(word: str) -> str:
+    """A word that stands in a wrong place: if it may be a URL, it is shown as `redacted` shows it."""
+    import re  # here, not above: `import interlock` stays light
+
+    return redacted(word) if "://" in word or re.search(r"(:|//).*@", word, re.DOTALL) else word
 
 
 def _hidden(option: str) -> str:

@@ -162,6 +162,53 @@ def test_a_url_in_place_of_a_name_is_refused(capsys: pytest.CaptureFixture[str],
     assert told == f"interlock {command}: a URL stands after --url, as in: {line}"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["redis://:s3cret@h"],
+        ["redis://h/s3cret"],
+        ["quorum", "redis://:s3cret@h"],
+        ["run", "-w", "redis://:s3cret@h", "x", "--", "true"],
+        ["run", "-wredis://:s3cret@h", "x", "--", "true"],
+        ["run", "--ttl=redis://u:pass s3cret@h", "x", "--", "true"],
+        ["run", "--permits", "redis://:s3cret@h", "--capacity", "3", "x", "--", "true"],
+        ["run", "-E", "rediss:/:s3cret@h", "x", "--", "true"],
+        ["top", "--every", "redis//u:s3cret@h"],
+        ["top", "--every", "it's:s3cret@h"],
+        ["ls", "--json=redis://:s3cret@h"],
+        ["ls", "-redis://:s3cret@h"],
+        ["ls", "rediss//:s3cret@h"],
+        ["ls", "redis:/:s3cret@h"],
+        ["inspect", "redis:u:s3cret@h"],
+        ["watch", "Redis//u:s3cret@h"],
+        ["evict", "redis//u:s3cret@h", "--reason", "a test"],
+        ["evict", "a", "redis://:s3cret@h", "--reason", "a test"],
+        ["run", "redis://:s3cret@h", "--", "true"],
+        ["run", "redis//:s3cret@h", "--", "true"],
+    ],
+    ids=" ".join,
+)
+def test_a_password_in_a_wrong_place_is_not_repeated(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert "s3cret" not in complaint(capsys, *words)
+
+
+@pytest.mark.parametrize("url", ["redis://h/s3cret", "redis://:s3cret@h"])
+@pytest.mark.parametrize("words", [["sql"], ["quorum", "status"]], ids=" ".join)
+def test_a_url_of_another_store_is_told_by_its_scheme(program: Program, words: list[str], url: str) -> None:
+    told = program.call("--url", url, *words)
+    assert told.returncode == 64
+    assert told.stderr.startswith("interlock: redis://")
+    assert "s3cret" not in told.stderr
+
+
+def test_a_command_that_looks_like_a_url_is_shown_without_its_password(program: Program) -> None:
+    told = program.call("run", "--url", f"sqlite:///{program.folder}/l.db", "x", "--", "redis://:s3cret@h")
+    assert told.returncode == 127
+    assert told.stderr.startswith("interlock: redis://:***@h: command not found")
+
+
 def test_a_name_may_look_like_a_url(capsys: pytest.CaptureFixture[str]) -> None:
     """Many name a resource by the page that it is about; and with --url there is no doubt."""
     assert parse(["ls", "https://shop.example/"]).prefix == "https://shop.example/"

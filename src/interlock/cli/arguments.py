@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from interlock._support.wording import either, printable
 from interlock.cli import exit_codes
@@ -99,14 +99,16 @@ class Parser(argparse.ArgumentParser):
     """argparse, but wrong usage exits with 64 and one sentence: 2 may be the command's own code."""
 
     incomplete: Callable[[], str] | None = None  # what to say instead of argparse's list of the missing words
+    words: ClassVar[list[str]] = []  # what was said: errors repeat it without passwords
 
     def error(self, message: str) -> NoReturn:
+        """Every usage error goes this way, so here passwords are hidden."""
         if self.incomplete is not None and message.startswith("the following arguments are required"):
             message = self.incomplete()
         hint = (
             "" if AS_IN in message or message.endswith("?") else f"; see {self.prog} --help"
         )  # a line to copy is the end of its line
-        self.exit(exit_codes.USAGE, f"{self.prog}: {message}{hint}\n")
+        self.exit(exit_codes.USAGE, f"{self.prog}: {_masked(message, self.words)}{hint}\n")
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
         """As argparse does, for the names of commands; but it suggests the one that was meant."""
@@ -125,6 +127,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         cut = argv.index("--")
         if "run" in argv[:cut]:  # what follows is the command's, however much it looks like ours
             words, command = argv[:cut], argv[cut + 1 :]
+    Parser.words = argv
     parser, run = _parsers(command)
     options, unknown = parser.parse_known_args(words)
     if unknown:
@@ -147,25 +150,27 @@ def _refuse(unknown: list[str], command: str | None, parser: argparse.ArgumentPa
     option = next((word for word in unknown if word.startswith("-")), None)
     if option is not None:
         parser.error(f"there is no option {printable(option.partition('=')[0])}")
-    parser.error(f"{printable(_without_password(unknown[0]))} is too much")
+    parser.error(f"{printable(unknown[0])} is too much")
 
 
 def _check_name(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Refuse a URL that stands where a name belongs: the command would look for it in another store, and find
     nothing.
 
-    With --url, and for `run`, which would be told that the command is missing, it is a name: any text may be
-    one.
+    So is a word that is nearly one, and has a password in it: other users could read that as a name. With
+    --url it is a name: any text may be one. For `run` it is, too, unless it has a password in it.
     """
-    if options.command == "run":
-        return
     word = getattr(options, "prefix", None) or getattr(options, "name", None) or ""
-    if options.url is None and "://" in word:
-        from interlock.urls import is_url
+    begins = re.match(r"([a-z+]+)(:|//).*@", word, re.IGNORECASE | re.DOTALL)
+    if options.url is not None or not (begins or "://" in word):
+        return
+    from interlock.urls import is_url
 
-        if is_url(word):
-            parser.prog = f"interlock {options.command}"
-            parser.error(f"a URL stands after --url{AS_IN}{_line([options.command, '--url', word])}")
+    parser.prog = f"interlock {options.command}"
+    if is_url(word) and (options.command != "run" or begins):
+        parser.error(f"a URL stands after --url{AS_IN}{_line([options.command, '--url', word])}")
+    if begins and is_url(f"{begins[1]}://"):
+        parser.error(f"a URL stands after --url, and begins with {begins[1].lower()}://")
 
 
 def _check_words(argv: list[str], options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -187,7 +192,7 @@ def _line(words: list[str]) -> str:
     """The words as they are typed into a shell, without passwords."""
     from shlex import quote  # argparse has loaded what it needs
 
-    from interlock.urls import redacted
+    from interlock.urls import redacted, without_password
 
     shown = ["interlock"]
     for word in words:
@@ -196,15 +201,22 @@ def _line(words: list[str]) -> str:
             word = redacted(word)
         elif option == "--url" and equals:
             word = f"{option}={redacted(value)}"
-        shown.append(_without_password(word))
+        shown.append(without_password(word))
     return " ".join(quote(word) for word in shown)
 
 
-def _without_password(word: str) -> str:
-    """A word that was given in a wrong place: if it may be a URL, it is shown without its password."""
-    from interlock.urls import redacted
+def _masked(message: str, words: list[str]) -> str:
+    """The message without the passwords of words that it repeats; a word may be the value of an option."""
+    from interlock.urls import without_password
 
-    return redacted(word) if "://" in word or re.search(r":.*@", word, re.DOTALL) else word
+    for word in sorted(words, key=len, reverse=True):
+        values = [word, word.partition("=")[2], word[2:]] if word.startswith("-") else [word]
+        for value in values:
+            hidden = without_password(value)
+            if hidden != value:
+                for shown in (repr(value)[1:-1], printable(value), value):
+                    message = message.replace(shown, hidden)
+    return message
 
 
 def _check_run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import threading
 from argparse import Namespace
 from contextlib import suppress
 
-from interlock import events
+from interlock import events, urls
 from interlock._core.attempt import Attempt
 from interlock._core.drive import drive
 from interlock._core.holding import Holding
@@ -198,7 +198,8 @@ class Run:
             lost = ended or lease.state is State.LOST
         except ExecFailed as failed:
             code = exit_codes.of_exec(failed.errno)
-            self._console.error(f"{formatting.printable(self._options.argv[0])}: {failed}", code)
+            command = formatting.printable(urls.without_password(self._options.argv[0]))
+            self._console.error(f"{command}: {failed}", code)
             return code
         finally:
             over.set()
