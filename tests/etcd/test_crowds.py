@@ -16,7 +16,7 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock.backends.etcd.algorithm.sessions import Session, Sessions
 from interlock.backends.etcd.algorithm.view import WHOLE
-from interlock.backends.etcd.algorithm.waiting import _look_ahead
+from interlock.backends.etcd.algorithm.waits import _look_ahead
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, RangeAnswer, get

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.backends.etcd.address import Endpoint
-from interlock.backends.etcd.algorithm import waiting
+from interlock.backends.etcd.algorithm import waits
 from interlock.blocking import Client, Lease
 from interlock.errors import Evicted, LeaseLost
 from interlock.testing.lag import at_most, stretched
@@ -91,7 +91,7 @@ class Pause:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.armed, self.reached, self.go = threading.Event(), threading.Event(), threading.Event()
-        original = waiting._look
+        original = waits._look
 
         async def look(*arguments: object) -> object:
             if self.armed.is_set() and not self.reached.is_set() and arguments[2].id == self.id:  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ class Pause:
                 self.go.wait(PATIENCE)
             return await original(*arguments)  # type: ignore[arg-type]
 
-        patch.setattr(waiting, "_look", look)
+        patch.setattr(waits, "_look", look)
         self.id = ""
 
 

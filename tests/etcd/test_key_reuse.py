@@ -14,8 +14,8 @@ import pytest
 
 import interlock
 from interlock._core.drive import drive
-from interlock.backends.etcd.algorithm import renewing, waiting
-from interlock.backends.etcd.algorithm.leaving import withdraw
+from interlock.backends.etcd.algorithm import renewals, waits
+from interlock.backends.etcd.algorithm.releases import withdraw
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.store import EtcdStore
@@ -379,7 +379,7 @@ def test_a_renewal_is_answered_though_what_nobody_owns_cannot_be_removed(
         raise StoreUnavailable("no answer, says the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(renewing, "withdraw", withdraw)
+        patch.setattr(renewals, "withdraw", withdraw)
         assert isinstance(_renewed(wire, kept.id, "kept"), Renewed)
     assert len(wire.standing("x")) == 1
     kept.renew()
@@ -442,7 +442,7 @@ def test_a_list_of_keys_says_nothing_of_a_claim_that_came_later(
     client: Client, wire: Wire, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list shows the key, but of the claim before. The one that has it now was evicted."""
-    monkeypatch.setattr(renewing, "BULK", 1)
+    monkeypatch.setattr(renewals, "BULK", 1)
     monkeypatch.setattr(listing, "RECENT", 60.0)
     lease = taken(client)
     assert isinstance(_renewed(wire, lease.id), Renewed)
@@ -456,7 +456,7 @@ def test_a_list_of_keys_says_nothing_of_a_claim_that_came_later(
 def test_a_claim_that_came_after_the_list_of_keys_is_not_lost(
     client: Client, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewing, "BULK", 1)
+    monkeypatch.setattr(renewals, "BULK", 1)
     monkeypatch.setattr(listing, "RECENT", 60.0)
     with client.lock("first") as first:
         assert isinstance(_renewed(wire, first.id, "first"), Renewed)
@@ -473,7 +473,7 @@ def test_a_note_for_an_earlier_claim_is_not_written_to_the_later_one(client: Cli
     with client.lock("x") as second:
         wire.side.sessions._by_id[first.id] = own  # as the renewal knows it
         renewal = Renewal("x", first.id, 60.0, note="of the first")
-        assert not drive(renewing._rewrite(wire.side, renewal, wire.time()), nested=True)
+        assert not drive(renewals._rewrite(wire.side, renewal, wire.time()), nested=True)
         del wire.side.sessions._by_id[first.id]
         (entry,) = wire.standing("x")
         assert entry.claim_id == second.id
@@ -559,8 +559,8 @@ def test_a_claim_that_is_missing_in_the_list_of_keys_and_stands_is_kept(client: 
     with client.lock("x") as lease:
         session = wire.session(lease)
         session.keys, session.listed = frozenset(), wire.side.runtime.now()
-        assert renewing._missing(wire.side, session) == [lease.id]
-        drive(renewing._forget_if_removed(wire.side, session, lease.id, wire.time()), nested=True)
+        assert renewals._missing(wire.side, session) == [lease.id]
+        drive(renewals._forget_if_removed(wire.side, session, lease.id, wire.time()), nested=True)
         lease.renew()
 
 
@@ -644,7 +644,7 @@ def test_the_end_of_an_earlier_claim_at_the_same_key_lets_nobody_in(wire: Wire, 
     assert group.fired
     line = drive(wire.side.line(PATIENCE), nested=True)
     assert isinstance(line, Line)
-    granted = waiting._told(wire.side, line, claim, place, group)
+    granted = waits._told(wire.side, line, claim, place, group)
     assert isinstance(granted, Granted) if told else granted is None
     wire.side.sessions.leave(claim.id)
     wire.side.sessions.lose(session)
@@ -659,7 +659,7 @@ def test_a_claim_is_no_longer_awaited_when_another_stands_at_its_key(client: Cli
     with client.lock("x"):
         wire.side.sessions._by_id[first.id] = own  # as the call that waits knows it
         began = wire.side.runtime.now()
-        drive(waiting.until_removed(wire.side, Claim("x", first.id, ttl=60), PATIENCE), nested=True)
+        drive(waits.until_removed(wire.side, Claim("x", first.id, ttl=60), PATIENCE), nested=True)
         assert wire.side.runtime.now() - began < PATIENCE / 2
         del wire.side.sessions._by_id[first.id]
 

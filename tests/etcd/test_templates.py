@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.backends.etcd.algorithm import entering, leaving, view
+from interlock.backends.etcd.algorithm import claims, releases, view
 from interlock.backends.etcd.algorithm.key_names import KeyNames
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Session
 from interlock.backends.etcd.wire import values
@@ -47,7 +47,7 @@ def _one_instant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plain(
     keys: Keys, mine: bytes, lease: int, claim: Claim, floor: tuple[int, int]
-) -> bytes:  # as the head of `entering` tells it
+) -> bytes:  # as the head of `claims` tells it
     folder, gone, (since, above) = keys.folder(claim.resource), keys.gone(claim.id), floor
     sound = [compare_create_revision(gone, 0), compare_mod_revision(keys.floor, since)]
     alone = [] if claim.queued else [nothing_in(*folder)]
@@ -66,7 +66,7 @@ def test_the_quick_request_is_the_plain_one() -> None:
         for claim in CLAIMS * 2:
             for keys, of in zip(BOTH_KEYS, names, strict=True):
                 held = OwnClaim(session, of.take(claim.resource))
-                made = entering._quick_request(_side(keys), session, held, claim, floor)
+                made = claims._quick_request(_side(keys), session, held, claim, floor)
                 assert made == plain(keys, held.key, lease, claim, floor)
 
 
@@ -79,7 +79,7 @@ def test_a_removal_compares_and_deletes(created: int) -> None:
                 compare_create_revision(keys.gone(claim.id), 0),
                 *([compare_create_revision(mine, created)] if created else []),
             ]
-            made = leaving._removal(_side(keys), claim.id, mine, created)
+            made = releases._removal(_side(keys), claim.id, mine, created)
             assert decode(made) == decode(txn(compare, [delete_op(mine)]))
 
 

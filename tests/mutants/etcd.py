@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
-ENTERING = "backends/etcd/algorithm/entering.py"
-LEAVING = "backends/etcd/algorithm/leaving.py"
+RELEASES = "backends/etcd/algorithm/releases.py"
 SESSIONS = "backends/etcd/algorithm/sessions.py"
-WAITING = "backends/etcd/algorithm/waiting.py"
+WAITS = "backends/etcd/algorithm/waits.py"
 CROWDS = "backends/kit/crowds.py"
 
 
@@ -57,7 +56,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a repeated eviction does not know its own work",
         "an operator is told that the eviction met nobody",
         Code(
-            "backends/etcd/algorithm/inspection.py",
+            "backends/etcd/algorithm/operators.py",
             "_removed",
             "return answer.succeeded or bool(answer.ranged(0).kvs)",
             "return answer.succeeded",
@@ -95,14 +94,14 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: nobody watches the session",
         "a holder whose lease was revoked believes in it until its next renewal",
-        Code("backends/etcd/algorithm/renewing.py", "renew", "watch_session(side, session)", "pass"),
+        Code("backends/etcd/algorithm/renewals.py", "renew", "watch_session(side, session)", "pass"),
         tests=Tests("tests/etcd/test_session_watch.py", "a_holder_whose_lease"),
     ),
     mutant(
         "etcd: a renewal removes the key of its session",
         "the watch for the end of the session wakes with every renewal",
         Code(
-            "backends/etcd/algorithm/renewing.py",
+            "backends/etcd/algorithm/renewals.py",
             "_tidy",
             "known = {side.keys.session(session.lease), *(own.key for _, own in side.sessions.claims_of(session))}",
             "known = {*(own.key for _, own in side.sessions.claims_of(session))}",
@@ -113,7 +112,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a release deletes whatever stands at its key",
         "a release that arrives late removes the next holder's claim, and two hold the lock",
         Code(
-            LEAVING,
+            RELEASES,
             "_removal",
             "compare = compared(compare_create_revision(mine, created)) if created else b''",
             "compare = b''",
@@ -157,7 +156,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a renewal removes what it does not know without comparing",
         "the next holder's claim is removed, if it came between the look and the removal",
         Code(
-            LEAVING,
+            RELEASES,
             "withdraw",
             "await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)",
             "await side.txn(txn([], [delete_op(key)]), deadline)",
@@ -168,7 +167,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a renewal removes what it does not know without a look",
         "a claim that entered after the keys were listed is removed",
         Code(
-            LEAVING,
+            RELEASES,
             "withdraw",
             "if found.lease == session.lease and (own is None or own.key != key):\n    ...",
             "if found:\n    ...",
@@ -179,7 +178,7 @@ MUTANTS: list[Mutant] = [
         "etcd: any deletion of the key ahead is the end of the claim ahead",
         "a waiter at a member that lags behind gets in beside the holder",
         Code(
-            "backends/etcd/algorithm/waiting.py",
+            "backends/etcd/algorithm/waits.py",
             "_told",
             "if group.hit[group.numbers[1]] <= place.created:\n    ...",
             "if False:\n    ...",
@@ -190,7 +189,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a list of keys counts for claims that came after it",
         "a holder that was evicted is told that its lease was renewed",
         Code(
-            "backends/etcd/algorithm/renewing.py",
+            "backends/etcd/algorithm/renewals.py",
             "renew",
             "bulk = len(renewals) >= BULK and newest <= session.listed",
             "bulk = len(renewals) >= BULK",
@@ -214,7 +213,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: a member counts that has not seen those ahead enter",
         "the first waiter of a crowd is let in beside the holder, by a member that lags behind",
-        Code(WAITING, "_look_ahead", "if answer.revision >= place.created:\n    ...", "if True:\n    ..."),
+        Code(WAITS, "_look_ahead", "if answer.revision >= place.created:\n    ...", "if True:\n    ..."),
         tests=crowds("has_not_seen"),
     ),
     mutant(
@@ -309,7 +308,7 @@ MUTANTS: list[Mutant] = [
         "etcd: the keeper does not repeat that a claim was let in",
         "the next waiter of a semaphore sleeps for a minute beside a free permit",
         Code(
-            "backends/etcd/algorithm/renewing.py",
+            "backends/etcd/algorithm/renewals.py",
             "renew",
             "if side.sessions.let_in:\n    ...",
             "if False:\n    ...",

@@ -2,7 +2,7 @@
 they were made.
 
     open.py        from a URL to a store            store.py   the port
-    algorithm/     sessions, claims, waits, renewals, inspection and registers, once for threads and tasks
+    algorithm/     sessions, claims, releases, waits, renewals, operators, registers; once for all runtimes
     transport/     lines to members: one for all threads, or one for all tasks of a loop
     wire/          protobuf, HTTP/2, gRPC, watches, keys and values, without I/O
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from interlock.backends.etcd.algorithm import (
-    entering,
-    inspection,
-    keeping,
-    leaving,
-    registers,
-    renewing,
-    waiting,
-)
+from interlock.backends.etcd.algorithm import claims, keeping, operators, registers, releases, waits
+from interlock.backends.etcd.algorithm.renewals import renew
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.kit.sides import Sides
@@ -65,7 +58,7 @@ class EtcdStore(StoreDefaults):
         self, side: Side, twin: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
     ) -> None:
         self._side = side
-        side.transport.on_connected = partial(entering.post_marks_again, side.sessions)
+        side.transport.on_connected = partial(claims.post_marks_again, side.sessions)
         self._sides: Sides[EtcdStore] = Sides(twin, make_keeper)
 
     def __repr__(self) -> str:
@@ -74,39 +67,39 @@ class EtcdStore(StoreDefaults):
     # ---- claims -------------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        return await entering.claim(self._side, claim, timeout)
+        return await claims.claim(self._side, claim, timeout)
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         if busy is None:
-            await waiting.until_removed(self._side, claim, timeout)
+            await waits.until_removed(self._side, claim, timeout)
             return None
-        return await waiting.until_admitted(self._side, claim, timeout)
+        return await waits.until_admitted(self._side, claim, timeout)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        return await renewing.renew(self._side, renewals, timeout)
+        return await renew(self._side, renewals, timeout)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         try:
-            return await leaving.release(self._side, resource, id, linger, timeout)
+            return await releases.release(self._side, resource, id, linger, timeout)
         except LeaseNotFound:  # the lease for tombstones was revoked by somebody
             self._side.sessions.litter = None
-            return await leaving.release(self._side, resource, id, linger, timeout)
+            return await releases.release(self._side, resource, id, linger, timeout)
 
     # ---- operators ----------------------------------------------------------------------
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        return await inspection.inspect(self._side, resource, timeout, limit=limit)
+        return await operators.inspect(self._side, resource, timeout, limit=limit)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        return await inspection.scan(self._side, prefix, after, limit, IO_TIMEOUT)
+        return await operators.scan(self._side, prefix, after, limit, IO_TIMEOUT)
 
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        return await inspection.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
+        return await operators.evict(self._side, resource, id, reason, foreign, no_expiry, IO_TIMEOUT)
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        await waiting.until_changed(self._side, seen, timeout)
+        await operators.watch(self._side, seen, timeout)
 
     # ---- registers ----------------------------------------------------------------------
 
@@ -119,7 +112,7 @@ class EtcdStore(StoreDefaults):
         return await registers.compare_and_set(self._side, name, version, value, id, timeout)
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        await waiting.until_written(self._side, name, version, timeout)
+        await registers.watch(self._side, name, version, timeout)
 
     # ---- housekeeping -------------------------------------------------------------------
 

@@ -1,3 +1,3 @@
-"""What the store asks of etcd, written once for threads and tasks: sessions, claims, waits, renewals,
-inspection, registers.
+"""The calls of the port on etcd, written once for threads and tasks: claims, releases, waits, renewals,
+operators, registers.
 """

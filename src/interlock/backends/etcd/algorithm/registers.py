@@ -6,10 +6,22 @@ from __future__ import annotations
 
 from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.wire.messages import compare_mod_revision, get, get_op, put, put_op, txn
+from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.wire.messages import (
+    RANGE,
+    RangeAnswer,
+    compare_mod_revision,
+    get,
+    get_op,
+    put,
+    put_op,
+    txn,
+)
 from interlock.backends.etcd.wire.values import register_read, register_value
+from interlock.backends.etcd.wire.watching import Watched
 from interlock.model import Versioned
 
 
@@ -54,3 +66,15 @@ async def _write(
         return None
     writer, stored = register_read(kvs[0].value)
     return Versioned(stored, kvs[0].modified) if writer == id else None
+
+
+async def watch(side: Side, name: str, version: int, timeout: float) -> None:
+    """Wait until a register has another version, or the time is up."""
+    key = side.keys.register(name)
+
+    async def same(line: Line, deadline: CallTime) -> bool:
+        answer = await line.call(RANGE, get(key), max(line.least, deadline.for_request()))
+        kvs = RangeAnswer.of(answer).kvs
+        return (kvs[0].modified if kvs else 0) == version
+
+    await sleep_while(side, [Watched(key)], same, timeout)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from interlock.backends.etcd.algorithm.entering import mark_again
+from interlock.backends.etcd.algorithm.claims import mark_again
 from interlock.backends.etcd.algorithm.keeping import keep
-from interlock.backends.etcd.algorithm.leaving import withdraw
+from interlock.backends.etcd.algorithm.releases import withdraw
 from interlock.backends.etcd.algorithm.session_watch import watch_session
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from interlock._core.outline import outline
 from interlock.backends.etcd.algorithm import view
-from interlock.backends.etcd.algorithm.entering import post_mark
-from interlock.backends.etcd.algorithm.inspection import inspect
+from interlock.backends.etcd.algorithm.claims import post_mark
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
@@ -38,7 +36,7 @@ from interlock.backends.etcd.wire.messages import (
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import StoreUnavailable
-from interlock.model import Claim, Granted, Queue
+from interlock.model import Claim, Granted
 
 # Seconds of waiting after which an admission is marked, so that operators see since when a claim holds.
 LONG = 1.0
@@ -247,36 +245,13 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
         answer = await line.call(RANGE, get(mine), max(line.least, deadline.for_request()))
         return any(Entry(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
 
-    await _while(side, [Watched(mine, only_deletions=True)], stands, timeout)
+    await sleep_while(side, [Watched(mine, only_deletions=True)], stands, timeout)
 
 
-async def until_written(side: Side, name: str, version: int, timeout: float) -> None:
-    """Wait until a register has another version, or the time is up."""
-    key = side.keys.register(name)
-
-    async def same(line: Line, deadline: CallTime) -> bool:
-        answer = await line.call(RANGE, get(key), max(line.least, deadline.for_request()))
-        kvs = RangeAnswer.of(answer).kvs
-        return (kvs[0].modified if kvs else 0) == version
-
-    await _while(side, [Watched(key)], same, timeout)
-
-
-async def until_changed(side: Side, seen: Queue, timeout: float) -> None:
-    """Wait until a queue differs from what was seen, or the time is up."""
-    before = outline(seen)
-
-    async def same(line: Line, deadline: CallTime) -> bool:
-        found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
-        return outline(found) == before
-
-    await _while(side, [Watched(*side.keys.folder(seen.resource))], same, timeout)
-
-
-async def _while(
+async def sleep_while(
     side: Side, watched: Sequence[Watched], same: Callable[[Line, CallTime], Awaitable[bool]], timeout: float
 ) -> None:
-    """Watch, look, and sleep while it is the same."""
+    """Watch, read, and sleep while that read finds the same, or until the time is up."""
     deadline = side.within(timeout)
     if deadline.left() <= 0.001:
         return

@@ -1,4 +1,4 @@
-"""Removes claims: each is one Txn. How they enter: see `entering`.
+"""Removes claims: each is one Txn. How they enter: see `claims`.
 
 A key is used again by the next claim of the same client (see `key_names`). So every deletion compares the
 revision of the creation, if it is known. If it is not, because an answer is missing, the key is never used

@@ -1,14 +1,17 @@
-"""What operators see and do: queues, names, evictions."""
+"""Calls of operators: they inspect a queue, list names, evict claims and watch for changes."""
 
 from __future__ import annotations
 
 import secrets
 
 from interlock._core.admission import admitted
+from interlock._core.outline import outline
 from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
+from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
+from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import escaped
 from interlock.backends.etcd.wire.messages import (
@@ -25,6 +28,7 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.values import Entry, evicted
+from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import ForeignKey, StoreUnavailable, Unreached
 from interlock.model import NEVER, Queue, Standing
 
@@ -139,3 +143,14 @@ async def _removed(side: Side, victim: Entry, reason: str, call: str, deadline: 
         txn([compare_create_revision(victim.key, victim.created)], then, otherwise), deadline
     )
     return answer.succeeded or bool(answer.ranged(0).kvs)
+
+
+async def watch(side: Side, seen: Queue, timeout: float) -> None:
+    """Wait until a queue differs from what was seen, or the time is up."""
+    before = outline(seen)
+
+    async def same(line: Line, deadline: CallTime) -> bool:
+        found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
+        return outline(found) == before
+
+    await sleep_while(side, [Watched(*side.keys.folder(seen.resource))], same, timeout)

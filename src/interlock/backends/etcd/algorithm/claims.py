@@ -1,4 +1,4 @@
-"""Enters claims: each is one Txn. How they leave: see `leaving`.
+"""Enters claims: each is one Txn. How they leave: see `releases`.
 
     compare   the claim was not evicted or taken back, and nothing stands there at all
     then      put the key under the session's lease: it is granted
@@ -12,7 +12,7 @@ answer finds its own key.
 
 To sort a queue, the server reads all of it, on every member. A claim that has just entered is behind all
 others: if it shares with nobody, it waits, and need not know for whom. It reads a few keys and how many there
-are, and the wait finds out the rest (see `crowds`).
+are, and the wait finds out the rest (see `waits`).
 
 A key is used again by the next claim of the same client (see `key_names`). So whatever is read at a key
 belongs to a claim only if the id in its value is that claim's, and every deletion compares the revision of
