@@ -6,8 +6,11 @@ from tests.mutants.mutant import Code, Mutant, Tests, mutant
 
 RULE = "backends/zookeeper/deadline_rule.py"
 PATHS = "backends/zookeeper/paths.py"
+CLAIMS = "backends/zookeeper/claims.py"
+RELEASES = "backends/zookeeper/releases.py"
+RENEWALS = "backends/zookeeper/renewals.py"
 STORE = "backends/zookeeper/store.py"
-WAITING = "backends/zookeeper/waiting.py"
+WAITS = "backends/zookeeper/waits.py"
 
 
 def waiting(names: str) -> Tests:
@@ -23,8 +26,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: a list that was made before counts as one of now",
         "a lease is believed to last longer than the servers have said",
         Code(
-            STORE,
-            "ZooKeeperStore._standing_paths",
+            RENEWALS,
+            "Renewals._standing_paths",
             "listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)",
             "listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, asked)",
         ),
@@ -34,8 +37,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: who is not in the list is gone",
         "a lease is lost because it was taken after its session was listed",
         Code(
-            STORE,
-            "ZooKeeperStore._standing_paths",
+            RENEWALS,
+            "Renewals._standing_paths",
             "others = [path for path in known if path not in listed]",
             "others = [] if listed else known",
         ),
@@ -44,14 +47,14 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a session may name more claims than the servers can read",
         "a client with 40,000 leases dies, and the leader that wrote this down cannot be started again",
-        Code(STORE, "", "ROOM = 0.95", "ROOM = 9.5"),
+        Code(CLAIMS, "", "ROOM = 0.95", "ROOM = 9.5"),
         tests=Tests("tests/zookeeper/test_sessions.py", "grow_so_large"),
     ),
     mutant(
         "zookeeper: permits that are given back need no room",
         "a session of semaphores names nearly twice as much as the servers can read",
         Code(
-            STORE,
+            CLAIMS,
             "size_of_marker",
             "return size_of(f'{folder}/{shrunk_node(claim.id, claim.permits)}') if claim.permits > 1 else 0",
             "return size_of(f'{folder}/{shrunk_node(claim.id, claim.permits)}') * 0",
@@ -73,8 +76,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: a waiter does not watch itself",
         "a claim that an operator has removed gets in when the holder leaves",
         Code(
-            WAITING,
-            "Waiting._look_up",
+            WAITS,
+            "Waits._look_up",
             "listening = bell.arm([*paths[:2], *paths[-1:]])",
             "listening = bell.arm([paths[0], *paths[2:][-1:]])",
         ),
@@ -84,8 +87,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: whoever was watched was the only one ahead",
         "two hold a lock after a waiter between them has given up",
         Code(
-            WAITING,
-            "Waiting._look_ahead",
+            WAITS,
+            "Waits._look_ahead",
             "if not entry.ahead:\n    ...",
             "if not near or near[-1].node in gone:\n    ...",
         ),
@@ -94,15 +97,15 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: the first of a crowd does not look at itself",
         "a waiter that was evicted while it slept behind another one of its client is let in",
-        Code(WAITING, "Waiting._look_ahead", "if not self._stands(entry, bell):\n    return GONE", ""),
+        Code(WAITS, "Waits._look_ahead", "if not self._stands(entry, bell):\n    return GONE", ""),
         tests=crowds("evicted_waiter_is_not_let_in"),
     ),
     mutant(
         "zookeeper: a list is right for ever",
         "a claim that lingers in the place of another is not seen by those who have listed the queue before",
         Code(
-            WAITING,
-            "Waiting._look_up",
+            WAITS,
+            "Waits._look_up",
             (
                 "if path == entry.folder and answer.error is None and (answer.get()[1].version != version):\n"
                 "    ..."
@@ -125,13 +128,13 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: whoever is let in stays in line",
         "readers wait for each other, for ever",
-        Code(STORE, "ZooKeeperStore._grant", "self._ledger.leave_line(entry)", ""),
+        Code(CLAIMS, "Claims._grant", "self._ledger.leave_line(entry)", ""),
         tests=crowds("share_one_look"),
     ),
     mutant(
         "zookeeper: a waiter that was removed is waited for",
         "a lock lies idle although others of the same client wait for it",
-        Code(STORE, "ZooKeeperStore._behind_ours", "if ahead is None:\n    ...", "if False:\n    ..."),
+        Code(CLAIMS, "Claims._behind_ours", "if ahead is None:\n    ...", "if False:\n    ..."),
         tests=crowds("holds_up_nobody"),
     ),
     mutant(
@@ -177,8 +180,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: a claim that does not count is found again",
         "one whose answer was lost is granted beside others with the same number",
         Code(
-            STORE,
-            "ZooKeeperStore._resume",
+            CLAIMS,
+            "Claims._resume",
             ("if entry is None and place.counts and (content[1].ephemeralOwner == session.number):\n    ..."),
             "if entry is None and content[1].ephemeralOwner == session.number:\n    ...",
         ),
@@ -188,8 +191,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: a folder without numbers is one for ever",
         "a client stays away from a lock whose folder another one has made anew",
         Code(
-            STORE,
-            "ZooKeeperStore._worn",
+            CLAIMS,
+            "Claims._worn",
             "if stat is not None and stat.czxid == self._link.worn.get(folder):\n    ...",
             "if stat is not None and folder in self._link.worn:\n    ...",
         ),

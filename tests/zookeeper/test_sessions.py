@@ -23,8 +23,8 @@ from interlock._support.wording import duration
 from interlock.backends.kit import listing
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.listing import BULK
+from interlock.backends.zookeeper import renewals as zookeeper_renewals
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper import store as zookeeper_store
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.handler import Handler
 from interlock.backends.zookeeper.link import Session
@@ -319,7 +319,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 60,000 leases the list of a session is long, and getting it for each hundred of them would last longer than they do."""
-    monkeypatch.setattr(zookeeper_store, "MANY", 20)
+    monkeypatch.setattr(zookeeper_renewals, "MANY", 20)
     store: Any = open_store(url, Threads(), asynchronous=False)
     sent: list[Any] = []
     call = store._link._call

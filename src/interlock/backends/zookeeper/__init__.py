@@ -1,9 +1,9 @@
 """Locks on a ZooKeeper ensemble: a claim is an ephemeral, sequential node of its client's session.
 
-`store` implements the port, with `registers` and `operators` for those halves of it. `paths` says which node
-a name has, `requests` what is sent, `calls` how a caller waits for the answers, and `link` is the seam to
-kazoo, the client library underneath. `deadline_rule` is the most important file: from when the time of a
-session counts.
+`store` implements the port: its calls are in `claims`, `releases`, `waits`, `renewals`, `operators` and
+`registers`, and `side` has the state that these share. `paths` says which node a name has, `requests` what is
+sent, `calls` how a caller waits for the answers, and `link` is the seam to kazoo, the client library
+underneath. `deadline_rule` is the most important file: from when the time of a session counts.
 """
 
 from interlock.backends.zookeeper.open import open_client, open_url

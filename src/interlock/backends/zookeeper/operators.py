@@ -10,12 +10,11 @@ from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
-from interlock.backends.zookeeper.calls import Calls, within
-from interlock.backends.zookeeper.entry import REMEMBERED, Ledger, decode
+from interlock.backends.zookeeper.calls import within
+from interlock.backends.zookeeper.entry import REMEMBERED, decode
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.link import Link
-from interlock.backends.zookeeper.paths import Paths, Place, places, unescaped
-from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.backends.zookeeper.paths import Place, places, unescaped
+from interlock.backends.zookeeper.side import Side
 from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
 from interlock.store import IO_TIMEOUT
@@ -24,14 +23,8 @@ WATCHED = 64  # claims whose notes are watched; more are looked at once a second
 LOOK = 1.0
 
 
-class Operators:
+class Operators(Side):
     """Seeing and mending."""
-
-    _calls: Calls
-    _ledger: Ledger
-    _link: Link
-    _paths: Paths
-    _tombstones: Tombstones
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         deadline = within(self._calls, timeout)

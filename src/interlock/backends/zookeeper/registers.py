@@ -9,11 +9,9 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import Calls, within
+from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import BadVersion, NodeExists, NoNode
-from interlock.backends.zookeeper.link import Link
-from interlock.backends.zookeeper.paths import Paths
-from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
 from interlock.model import Versioned
 from interlock.store import IO_TIMEOUT
@@ -27,13 +25,8 @@ other.
 TRIES = 10  # rounds of a write that others get in the way of
 
 
-class Registers:
+class Registers(Side):
     """The register half of the port."""
-
-    _calls: Calls
-    _link: Link
-    _paths: Paths
-    _tombstones: Tombstones
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         deadline = within(self._calls, timeout)

@@ -13,19 +13,17 @@ after each change, because a claim ahead of them may have shrunk or have been le
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
-from interlock.backends.zookeeper.calls import Calls, within
-from interlock.backends.zookeeper.entry import Entry, Ledger, Line
+from interlock.backends.zookeeper.calls import within
+from interlock.backends.zookeeper.claims import Claims
+from interlock.backends.zookeeper.entry import Entry, Line
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.link import Answer, Link
-from interlock.backends.zookeeper.looks import Looks
-from interlock.backends.zookeeper.paths import Paths, Place
+from interlock.backends.zookeeper.link import Answer
+from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.view import View
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
@@ -43,18 +41,8 @@ asked for again.
 """
 
 
-class Waiting(ABC):
+class Waits(Claims):
     """The waits of claims that have entered."""
-
-    _calls: Calls
-    _ledger: Ledger
-    _link: Link
-    _looks: Looks
-    _paths: Paths
-    _runtime: WaitRuntime
-
-    @abstractmethod
-    def _grant(self, entry: Entry, asked: float) -> Granted: ...
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = within(self._calls, timeout)

@@ -1,0 +1,366 @@
+"""Enters claims: a claim is an ephemeral, sequential node, and the one rule is applied to the nodes' names.
+
+A claim is two requests in one round trip: make the node, list its folder. The server answers the requests of
+a session in their order, so the list contains the new node, and every node that came before it and still
+stands. Nobody can come ahead of it later. So the list decides, and whatever changes afterwards can only help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock._support.wording import duration
+from interlock.backends.kit.connect_pace import does_not_wait
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.calls import within
+from interlock.backends.zookeeper.entry import Entry, decode
+from interlock.backends.zookeeper.library import NoNode, NotEmpty
+from interlock.backends.zookeeper.link import Answer, Session
+from interlock.backends.zookeeper.looks import Look
+from interlock.backends.zookeeper.operators import Operators
+from interlock.backends.zookeeper.paths import Place, claim_prefix, counts, shrunk_node
+from interlock.backends.zookeeper.releases import Releases
+from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.view import View
+from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable, StoreUnfit
+from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
+from interlock.store import IO_TIMEOUT
+
+# The part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl.
+ENOUGH = 0.3
+FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
+LOOK_EVERY = 10.0  # seconds more pass between two looks
+# The part of its time after which a claim is given up that was not sent: the servers need time, too.
+NOT_SENT = 0.5
+ROOM = 0.95  # the part of jute.maxbuffer that the paths of a session's claims may take
+SEQUENCE = 10  # digits that the servers add to the name of a node
+ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
+
+
+def size_of(path: str) -> int:
+    """The bytes of a path in a transaction: before each stands its length."""
+    return len(path.encode()) + 4
+
+
+def size_of_marker(claim: Claim, folder: str) -> int:
+    """The bytes for the node that stands beside a claim once it has given permits back: a claim must
+    always be able to.
+    """
+    return size_of(f"{folder}/{shrunk_node(claim.id, claim.permits)}") if claim.permits > 1 else 0
+
+
+class Claims(Operators, Releases):
+    """Claims, as far as the answer whether they hold or wait."""
+
+    async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
+        ledger, deadline = self._ledger, within(self._calls, timeout)
+        if (reason := ledger.evicted(claim.id)) is not None:
+            return Gone(True, reason)
+        began = self._runtime.now()
+        session = await self._calls.connect(deadline)
+        if does_not_wait(timeout) and not ledger.tried(claim.id):
+            # A caller that does not wait for the lock still waits for the network: a server that stalls for a
+            # moment has as long as it has for a new connection.
+            deadline.at = max(deadline.at, began + self._link.pace.within(timeout))
+        if claim.ttl > max(session.timeout + 0.001, self._usual):
+            raise InvalidSetting(
+                f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
+                f"servers of {self._link.place} limit to {duration(session.timeout)}; choose a shorter ttl, "
+                "or have them raise maxSessionTimeout"
+            )
+        await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
+        entry = ledger.entries.get(claim.id)
+        if entry is not None and entry.stands_in(session):
+            return await self._repeat(entry, deadline)
+        if ledger.tried(claim.id):
+            return await self._resume(claim, session, deadline)
+        return await self._enter(claim, session, deadline)
+
+    async def _enter(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
+        """Make the claim's node, and list the queue in the same round trip."""
+        folder = self._paths.folder(claim.resource)
+        if folder in self._link.worn and (ahead := await self._worn(folder, deadline)):
+            return Busy(ahead, session.timeout)
+        prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
+        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
+        # A name that was not used of late has no folder: it is made in the same round trip, too.
+        parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
+        size = self._fitting(claim, session, prefix)
+        for _ in range(ENTERED):
+            asked = self._runtime.now()
+            entry = Entry(claim, folder, session, asked)
+            self._ledger.entries[claim.id] = entry
+            session.enter(claim.id, size)
+            create = requests.create(prefix, entry.data(), acl, flags)
+            made, look = await self._create(claim, folder, [*parents, create], deadline)
+            if made.failed(NoNode):
+                self._ledger.forget(claim.id)
+                self._link.folders.pop(folder, None)
+                parents = self._link.parents(folder)
+                continue
+            path, stat = made.get()
+            if stat.ephemeralOwner != session.number:
+                raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
+            node = path.rpartition("/")[2]
+            if not counts(node):
+                # Its node is not noted in the entry: if the answer is lost, the claim is looked for, and
+                # withdrawn again.
+                if ahead := await self._withdraw(claim, folder, path, stat.czxid, deadline):
+                    return Busy(ahead, session.timeout)
+                parents = self._link.parents(folder)
+                continue
+            entry.node, entry.token = node, stat.czxid
+            self._link.remember(folder)
+            if look is None:
+                return self._line_up(entry)
+            return await self._judge(entry, look.view(), asked, deadline)
+        raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+
+    async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
+        """Remove the node of a claim that does not count; return how many stand in its folder, which is
+        removed if nobody does.
+        """
+        removed, answer = await self._calls.ask([requests.delete(path), requests.exists(folder)], deadline)
+        if not removed.failed(NoNode):
+            removed.get()
+        self._ledger.forget(claim.id)
+        self._link.folders.pop(folder, None)
+        stat = answer.get()
+        if stat is None or stat.czxid > czxid:
+            return 0  # somebody has made another folder since
+        self._link.worn[folder] = stat.czxid
+        return await self._worn(folder, deadline)
+
+    async def _worn(self, folder: str, deadline: Deadline) -> int:
+        """How many stand in a folder that has no numbers left.
+
+        It is removed when there is nobody, and the next one begins at 0.
+        """
+        stat = (await self._calls.one(requests.exists(folder), deadline)).get()
+        if stat is not None and stat.czxid == self._link.worn.get(folder):
+            if stat.numChildren:
+                return int(stat.numChildren)
+            removed = await self._calls.one(requests.delete(folder), deadline)
+            if removed.failed(NotEmpty):
+                return 1
+            if not removed.failed(NoNode):
+                removed.get()
+        self._link.worn.pop(folder, None)
+        return 0
+
+    def _fitting(self, claim: Claim, session: Session, prefix: str) -> int:
+        """The bytes of a new claim's paths; refuses a claim that would make its session too large to end.
+
+        When a session ends, the leader writes the paths of all its nodes into one transaction, however long
+        it gets. Servers cannot read one that is longer than their `jute.maxbuffer`: neither the followers
+        nor, when it is started again, the leader.
+        """
+        size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
+        most = self._link.settings.jute_maxbuffer
+        if session.size + size > most * ROOM:
+            raise StoreUnfit(
+                f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
+                f"{self._link.place}, and with many more the servers could not read the end of its session, "
+                f"which names all of them, in the {most} bytes of their jute.maxbuffer; use another client "
+                "as well, or raise jute.maxbuffer on all servers, and name it in the URL (?jute_maxbuffer=)"
+            )
+        return size
+
+    async def _create(
+        self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
+    ) -> tuple[Answer, Look | None]:
+        """The answer to the last of these requests, and a look at the queue unless the claim has to wait,
+        whoever else is there.
+        """
+        seconds = deadline.left() * NOT_SENT
+        turn = await self._turns.take(self._runtime, folder, seconds)
+        if turn is None:
+            self._ledger.forget(claim.id)
+            raise HeldUp(
+                f"{self._link.place}: not sent in {duration(seconds)}: too many claims of this client are "
+                "under way"
+            )
+        try:
+            if folder in self._link.folders:
+                asked = asked[-1:]  # another claim has made it meanwhile
+            if self._ledger.is_behind_ours(claim, folder):
+                return (await self._calls.ask(asked, deadline))[-1], None
+            answers, look = await self._looks.after(self._calls, folder, asked, deadline)
+            return answers[-1], look
+        finally:
+            self._turns.give_back(folder, turn)
+
+    async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+        """Look again where a claim stands whose node we know."""
+        asked = self._runtime.now()
+        if (waits := await self._behind_ours(entry, deadline)) is not None:
+            return waits
+        if await self._waits_on(entry, deadline):
+            return Busy(entry.ahead, entry.session.timeout)
+        _, look = await self._looks.after(self._calls, entry.folder, (), deadline)
+        answer = await self._judge(entry, look.view(), asked, deadline)
+        first = entry.first
+        if not isinstance(answer, Busy) or first is None:
+            return answer
+        read = await self._calls.one(requests.get_data(f"{entry.folder}/{first.node}"), deadline)
+        if read.error is not None:
+            return answer
+        now = await self._calls.server_now(deadline)
+        holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
+        if (line := self._ledger.line(entry.folder)) is not None:
+            line.told(holder, self._runtime.now())
+        return Busy(answer.ahead, answer.retry_after, holder)
+
+    async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
+        """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn
+        is not near.
+
+        Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is
+        old then.
+        """
+        fresh = self._runtime.now() < entry.looked + entry.ahead / FAR * LOOK_EVERY
+        if entry.ahead < FAR or entry.shares() or not fresh:
+            return False
+        asked = [requests.get_data(path) for path in (entry.path, *entry.watched)]
+        return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
+
+    async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
+        """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session
+        is not ours.
+        """
+        folder, asked = self._paths.folder(claim.resource), self._runtime.now()
+        _, seen = await self._looks.after(self._calls, folder, [requests.sync(folder)], deadline)
+        found = seen.view().of_claim(claim.id)
+        read = await self._calls.read_all(
+            [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
+        )
+        entry: Entry | None = None
+        for place, content in zip(found, read, strict=True):
+            if content is None:
+                continue
+            if entry is None and place.counts and content[1].ephemeralOwner == session.number:
+                entry = Entry(claim, folder, session, asked)
+                entry.node, entry.token = place.node, content[1].czxid
+                entry.permits, entry.markers, entry.note = place.permits, place.markers, decode(content[0])[2]
+            else:
+                await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+        if entry is None:
+            if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
+                return self._evicted(claim.id, gone)
+            self._ledger.forget(claim.id)
+            return await self._enter(claim, session, deadline)
+        self._ledger.entries[claim.id] = entry
+        session.enter(claim.id, size_of(entry.path) + size_of_marker(claim, folder))
+        _, look = await self._looks.after(self._calls, folder, (), deadline)
+        return await self._judge(entry, look.view(), asked, deadline)
+
+    async def _judge(self, entry: Entry, view: View, asked: float, deadline: Deadline) -> ClaimAnswer:
+        """Answer by a list of the nodes; a claim that may not stay is withdrawn first."""
+        claim, place = entry.claim, view.find(entry.node)
+        if place is None:
+            return await self._removed(entry, deadline)
+        entry.see(view, place, self._runtime.now())
+        other = view.other_capacity(place, claim.capacity)
+        if other is not None:
+            await self._delete(entry, deadline)
+            raise SettingsMismatch(claim.resource, claim.capacity, other)
+        lingering = view.lingering(place)
+        retry_after = entry.session.timeout
+        if lingering:
+            view, retry_after = await self._end_lingering(entry, view, lingering, deadline)
+        if entry.fits:
+            return self._grant(entry, asked)
+        if not claim.queued:
+            await self._delete(entry, deadline)
+            return Busy(entry.ahead, retry_after)
+        return self._line_up(entry, view, retry_after)
+
+    async def _removed(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+        """Answer for a claim whose node is gone: an operator has removed it, or it enters once more."""
+        self._ledger.forget(entry.claim.id)
+        if (gone := await self._tombstones.find(entry.claim.id, deadline)) is not None:
+            return self._evicted(entry.claim.id, gone)
+        return await self._enter(entry.claim, entry.session, deadline)
+
+    def _line_up(self, entry: Entry, view: View | None = None, retry_after: float | None = None) -> Busy:
+        """The answer for a claim that waits, behind those of our own that came before it."""
+        entry.waited = True
+        line = self._ledger.line_up(entry, view)
+        if view is None:  # it has not looked: this many at least
+            entry.ahead = max(entry.ahead, len(line))
+        timeout = entry.session.timeout if retry_after is None else retry_after
+        return Busy(entry.ahead, timeout, line.holder(0.0)[1])
+
+    async def _behind_ours(self, entry: Entry, deadline: Deadline) -> ClaimAnswer | None:
+        """The answer for a claim behind another waiter of ours, which asks again; None if there is no such
+        waiter.
+        """
+        first = self._ledger.first_of_ours(entry)
+        if first is None or not entry.waited or entry.admitted_at is not None:
+            return None
+        reads = [requests.get_data(entry.path), requests.get_data(first.path)]
+        holder = self._holder_to_name(first)
+        if holder is not None:
+            reads.append(requests.get_data(f"{entry.folder}/{holder.node}"))
+        own, ahead, *held = await self._calls.read_all(reads, deadline)
+        if own is None:
+            return await self._removed(entry, deadline)
+        if ahead is None:  # it was removed, and nobody has told it yet
+            self._ledger.leave_line(first)
+            return None
+        if (
+            holder is not None
+            and held[0] is not None
+            and (line := self._ledger.line(entry.folder)) is not None
+        ):
+            now = await self._calls.server_now(deadline)
+            line.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
+        return self._line_up(entry)
+
+    def _holder_to_name(self, first: Entry) -> Place | None:
+        """The claim at the front of the queue, if one of our waiters should ask about it.
+
+        It is named in messages only.
+        """
+        line, now = self._ledger.line(first.folder), self._runtime.now()
+        if line is None or line.holder(now)[0]:
+            return None
+        line.told(line.holder(now)[1], now)  # the others do not ask meanwhile
+        ahead = line.ahead_of(first.node)
+        return ahead[0][1] if ahead else None
+
+    async def _end_lingering(
+        self, entry: Entry, view: View, lingering: Sequence[Place], deadline: Deadline
+    ) -> tuple[View, float]:
+        """Remove what has lingered ahead for long enough; return what is left, and the seconds after which
+        it is worth asking again.
+        """
+        left = await self._lingering_left(entry.folder, lingering, deadline)
+        for place, seconds in zip(lingering, left, strict=True):
+            if seconds <= 0:
+                await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
+        over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
+        entry.lingering = frozenset(place.node for place in lingering)
+        view = view.without(over)
+        if (found := view.find(entry.node)) is not None:
+            entry.see(view, found, self._runtime.now())
+        return view, min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
+
+    def _grant(self, entry: Entry, asked: float) -> Granted:
+        """The grant, with as much of the session's time as is proved."""
+        if entry.admitted_at is None:
+            entry.admitted_at = self._runtime.now()
+            self._ledger.leave_line(entry)
+            if entry.must_touch():
+                self._touch(entry)
+        left = entry.session.writes.ends - asked
+        return Granted(entry.token, min(entry.claim.ttl, left), asked)
+
+    def _touch(self, entry: Entry) -> None:
+        """Make a mark for those behind that this claim was let in.
+
+        Nobody waits for it; a renewal repeats it if it was lost.
+        """
+        entry.owes_touch = True
+        self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)

@@ -1,0 +1,93 @@
+"""Removes claims: at once, or leaving a node without a session in their place for the rest of a `min_hold`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.entry import Entry, encode
+from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.paths import Place, lingering_node, places
+from interlock.backends.zookeeper.side import Side
+from interlock.store import IO_TIMEOUT
+
+
+class Releases(Side):
+    """Releases, and the withdrawals of claims that may not stay."""
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        deadline = self._calls.strictly_within(timeout)
+        session = await self._calls.connect(deadline, hurried=True)
+        entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
+        if entry is not None:
+            # Before its node is deleted: that may fail, and the next of ours must see to itself.
+            self._ledger.leave_line(entry)
+        if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
+            lingers = linger > 0 and entry.admitted_at is not None
+            stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
+        else:
+            stood = await self._delete_all(resource, id, deadline)
+        if tried and not stood and (gone := await self._tombstones.find(id, deadline)) is not None:
+            self._evicted(id, gone)  # or it could come back under the same id
+        return stood
+
+    async def _delete_all(self, resource: str, id: str, deadline: Deadline) -> bool:
+        """Remove every node of a claim, whichever session made it; False if there was none."""
+        folder = self._paths.folder(resource)
+        stood = False
+        for place in places(await self._calls.children(folder, deadline)):
+            if place.id == id and not place.foreign:
+                stood |= await self._delete_place(folder, place, deadline)
+        entry = self._ledger.entries.get(id)
+        if entry is None or entry.claim.resource == resource:
+            self._ledger.forget(id)
+        return stood
+
+    async def _leave(self, entry: Entry, linger: float, deadline: Deadline) -> bool:
+        """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this
+        process.
+
+        Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
+        """
+        claim, acl = entry.claim, self._link.settings.acl
+        node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
+        path = f"{entry.folder}/{node}"
+        parts = [
+            # First, so that waiters hear of it before they hear that the claim has left.
+            requests.set_data(entry.folder, b""),
+            requests.delete(entry.path),
+            *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
+            requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),
+            self._tombstones.lingering(entry.token, path, linger),
+        ]
+        for _ in range(2):
+            results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+            if not any(isinstance(result, Exception) for result in results):
+                self._ledger.forget(claim.id)
+                await self._tombstones.sweep(deadline)
+                return True
+            if isinstance(results[1], NoNode):
+                break
+            await self._tombstones.prepare(deadline)
+        self._ledger.forget(claim.id)
+        return False
+
+    async def _delete(self, entry: Entry, deadline: Deadline) -> bool:
+        """Remove a claim's node, with its markers; False if it did not stand."""
+        place = Place(0, entry.node, entry.claim.id, entry.permits, entry.claim.capacity, entry.markers)
+        stood = await self._delete_place(entry.folder, place, deadline)
+        self._ledger.forget(entry.claim.id)
+        return stood
+
+    async def _delete_place(self, folder: str, place: Place, deadline: Deadline) -> bool:
+        if not place.markers:
+            answer = await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+            return False if answer.failed(NoNode) else bool(answer.get())
+        parts = [requests.delete(f"{folder}/{node}") for node in (place.node, *place.markers)]
+        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        if not any(isinstance(result, Exception) for result in results):
+            return True
+        # The list was old: remove what is left of it, one by one.
+        answers = await self._calls.ask(parts, deadline)
+        return answers[0].error is None

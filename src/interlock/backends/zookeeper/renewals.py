@@ -1,0 +1,159 @@
+"""Renewals: one list of the session's nodes, or one read of each node, says which claims stand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.listing import BULK, recent
+from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.calls import StrictDeadline
+from interlock.backends.zookeeper.entry import Entry
+from interlock.backends.zookeeper.errors import CutOff
+from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
+from interlock.backends.zookeeper.link import Listing, Session
+from interlock.backends.zookeeper.paths import shrunk_node
+from interlock.backends.zookeeper.side import Side
+from interlock.errors import StoreUnavailable
+from interlock.model import Gone, Renewal, RenewAnswer, Renewed
+from interlock.store import IO_TIMEOUT
+
+MANY = 300  # claims in a session from which on one list of them serves several renewals
+MARKS = 500  # claims that a renewal marks, for people to see since when they hold
+SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
+
+
+class Renewals(Side):
+    """The renewals of the keeper."""
+
+    async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
+        deadline = self._calls.strictly_within(timeout)
+        if not renewals:
+            return []
+        while True:
+            try:
+                return await self._renew(renewals, deadline)
+            except CutOff:  # all that a renewal writes may be written twice
+                if not await self._calls.reconnected(deadline):
+                    raise
+
+    async def _renew(self, renewals: Sequence[Renewal], deadline: StrictDeadline) -> list[RenewAnswer]:
+        session = await self._calls.connect(deadline, hurried=True)
+        standing, asked = await self._standing_paths(renewals, session, deadline)
+        answers: list[RenewAnswer] = []
+        marks = MARKS
+        for renewal in renewals:
+            entry = self._ledger.entries.get(renewal.id)
+            stands = entry is not None and entry.stands_in(session) and entry.path in standing
+            if entry is not None and entry.admitted_at is None and not renewal.waiting:
+                stands = False  # it only waits, and its caller holds it
+            if entry is None or not stands or not await self._change(entry, renewal, deadline):
+                if entry is not None:
+                    self._ledger.leave_line(entry)  # it is woken, and asks
+                answers.append(await self._gone(renewal, deadline))
+                continue
+            if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:
+                # Nobody waits for it: thousands of readers that were let in at once would delay the next
+                # renewals.
+                marks -= 1
+                self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
+            ttl = min(renewal.ttl, session.timeout)
+            # The ttl counts from an instant at which it ends no later than the session does.
+            answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
+        with suppress(StoreUnavailable):  # a moment for the common good, once a minute
+            sweeping = StrictDeadline(self._runtime.now, min(SWEEPING, deadline.left() / 4))
+            await self._tombstones.sweep(sweeping, few=True)
+        return answers
+
+    async def _standing_paths(
+        self, renewals: Sequence[Renewal], session: Session, deadline: Deadline
+    ) -> tuple[Collection[str], float]:
+        """Which nodes of these claims stand, and since when that is known."""
+        asked = self._runtime.now()
+        listing = await self._listing(len(renewals), session, deadline)
+        listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)
+        found = [self._ledger.entries.get(renewal.id) for renewal in renewals]
+        known = [entry.path for entry in found if entry is not None and entry.stands_in(session)]
+        # A claim may be younger than the list, and whoever is not in it is asked for.
+        others = [path for path in known if path not in listed]
+        read = await self._calls.read_all([requests.get_data(path) for path in others], deadline)
+        there = {
+            path
+            for path, content in zip(others, read, strict=True)
+            if content is not None and content[1].ephemeralOwner == session.number
+        }
+        return there.union(path for path in known if path in listed), asked
+
+    async def _listing(self, renewals: int, session: Session, deadline: Deadline) -> Listing | None:
+        """The nodes of a session, listed now or a short while ago; None if the claims are to be asked for one
+        by one.
+
+        The session is kept by a write, in the same round trip, unless that was done for a list that is
+        recent.
+        """
+        asked, listing = self._runtime.now(), session.listing
+        many = len(self._ledger.entries) > MANY
+        if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
+            return listing
+        self._link.beat(session, None)
+        if self._link.no_ephemerals or (many and renewals < BULK):
+            return None
+        answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
+        if answer.failed(Unimplemented):
+            self._link.no_ephemerals = True  # a server below 3.6
+            return None
+        paths = frozenset(answer.get())
+        session.listing = Listing(paths, asked, self._runtime.now() - asked)
+        return session.listing
+
+    async def _gone(self, renewal: Renewal, deadline: Deadline) -> Gone:
+        if (reason := self._ledger.evicted(renewal.id)) is not None:
+            return Gone(True, reason)
+        tried = self._ledger.tried(renewal.id)
+        gone = await self._tombstones.find(renewal.id, deadline) if tried else None
+        return Gone() if gone is None else self._evicted(renewal.id, gone)
+
+    async def _change(self, entry: Entry, renewal: Renewal, deadline: Deadline) -> bool:
+        """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is
+        gone.
+        """
+        shrinks = renewal.permits is not None and renewal.permits < entry.permits
+        changed = renewal.note is not None and renewal.note != entry.note
+        if not (shrinks or changed or entry.owes_touch):
+            return True
+        before = entry.note
+        entry.note = entry.note if renewal.note is None else renewal.note
+        if shrinks and renewal.permits is not None:
+            return await self._shrink(entry, renewal.permits, deadline)
+        answer = await self._calls.one(requests.set_data(entry.path, entry.data()), deadline)
+        if answer.error is not None:
+            entry.note = before
+            return False if answer.failed(NoNode) else answer.get()
+        entry.touched(answer)
+        return True
+
+    async def _shrink(self, entry: Entry, permits: int, deadline: Deadline) -> bool:
+        """Give some permits back: a node beside the claim's says what it has left, and a write wakes those
+        who watch it.
+        """
+        marker = shrunk_node(entry.claim.id, permits)
+        acl = self._link.settings.acl
+        parts = [
+            requests.set_data(entry.path, entry.data()),
+            requests.create_in_multi(f"{entry.folder}/{marker}", b"", acl, requests.EPHEMERAL),
+            *(requests.delete(f"{entry.folder}/{old}") for old in entry.markers if old != marker),
+        ]
+        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        if isinstance(results[0], NoNode):
+            return False
+        if any(isinstance(result, Exception) for result in results):
+            # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next
+            # look.
+            if not any(isinstance(result, NodeExists) for result in results):
+                raise StoreUnavailable(
+                    f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}"
+                )
+        entry.permits, entry.markers = permits, (marker,)
+        return True

@@ -1,0 +1,36 @@
+"""The state that the parts of a store share.
+
+An asyncio store and its blocking one are two sides of one client: each has a runtime of its own, and they
+share the session and what is known of the claims.
+"""
+
+from __future__ import annotations
+
+from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper.calls import Calls
+from interlock.backends.zookeeper.entry import Ledger
+from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.looks import Looks
+from interlock.backends.zookeeper.tombstones import Tombstones
+from interlock.backends.zookeeper.turns import Turns
+from interlock.model import Gone
+
+
+class Side:
+    """The state of one side of a client."""
+
+    def __init__(self, link: Link, runtime: WaitRuntime, ledger: Ledger | None, other: Side | None) -> None:
+        self._link = link
+        self._paths = link.paths
+        self._runtime = runtime
+        self._calls = Calls(link, runtime)
+        self._tombstones = Tombstones(self._calls)
+        self._ledger: Ledger = other._ledger if other is not None else ledger or Ledger()
+        self._looks: Looks = other._looks if other is not None else Looks(link)
+        self._turns: Turns = other._turns if other is not None else Turns()
+        self._usual = 0.0  # a ttl that nobody has chosen: it is cut to what the session has
+
+    def _evicted(self, id: str, gone: tuple[str, float]) -> Gone:
+        reason, life = gone
+        self._ledger.evict(id, reason, self._runtime.now(), life)
+        return Gone(True, reason)
