@@ -25,7 +25,7 @@ def expire(link: Link) -> None:
     if mine is None or session is None:
         return
     other = KazooClient(
-        hosts=link.settings.hosts_text,
+        hosts=link.address.hosts_text,
         client_id=(mine._session_id, mine._session_passwd),
         timeout=session.timeout,
     )

@@ -83,7 +83,7 @@ class Claims(Operators, Releases):
         if folder in self._link.worn and (ahead := await self._worn(folder, deadline)):
             return Busy(ahead, session.timeout)
         prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
-        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.settings.acl
+        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.address.acl
         # A name that was not used of late has no folder: it is made in the same round trip, too.
         parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
         size = self._fitting(claim, session, prefix)
@@ -157,7 +157,7 @@ class Claims(Operators, Releases):
         nor, when it is started again, the leader.
         """
         size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
-        most = self._link.settings.jute_maxbuffer
+        most = self._link.address.jute_maxbuffer
         if session.size + size > most * ROOM:
             raise StoreUnfit(
                 f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "

@@ -30,6 +30,7 @@ from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests, wire
+from interlock.backends.zookeeper.address import SESSION_TIMEOUT, Address
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated, unreadable
@@ -45,7 +46,6 @@ from interlock.backends.zookeeper.library import (
 )
 from interlock.backends.zookeeper.paths import Paths
 from interlock.backends.zookeeper.requests import Request
-from interlock.backends.zookeeper.settings import SESSION_TIMEOUT, Settings
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 
 # How often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`.
@@ -177,17 +177,17 @@ class Link:
 
     now = staticmethod(clock.now)
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.place = settings.place
-        self.paths = Paths(settings.chroot)
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.place = address.place
+        self.paths = Paths(address.chroot)
         self.on_doubt: list[Callable[[], None]] = []
         self.on_session_lost: list[Callable[[Collection[str] | None], None]] = []
         self.on_session: list[
             Callable[[float], None]
         ] = []  # called with the timeout that the servers have granted
-        self.pace = ConnectPace(settings.connect_timeout)
-        self.session_timeout = settings.session_timeout or SESSION_TIMEOUT  # seconds that are asked for
+        self.pace = ConnectPace(address.connect_timeout)
+        self.session_timeout = address.session_timeout or SESSION_TIMEOUT  # seconds that are asked for
         self.no_ephemerals = False  # a server below 3.6 does not list a session's nodes
         self._reset()
 
@@ -272,19 +272,19 @@ class Link:
             raise failure
 
     def _new_client(self) -> Any:
-        settings = self.settings
+        address = self.address
         handler = Handler(
-            settings.connect_timeout / max(1, len(settings.hosts)),
+            address.connect_timeout / max(1, len(address.hosts)),
             lambda loop: self._run(made, loop),
             self._on_connect_error,
         )
         made = client.KazooClient(
-            hosts=settings.hosts_text,
+            hosts=address.hosts_text,
             timeout=self.session_timeout,
             handler=handler,
             logger=LOG,
-            auth_data=settings.auth,
-            sasl_options=dict(settings.sasl) if settings.sasl else None,
+            auth_data=address.auth,
+            sasl_options=dict(address.sasl) if address.sasl else None,
             connection_retry={
                 "max_tries": -1,
                 "delay": 0.05,
@@ -292,7 +292,7 @@ class Link:
                 "max_delay": 0.5,
                 "sleep_func": handler.sleep_func,
             },
-            **settings.tls,
+            **address.tls,
         )
         handler.client = made
         made.add_listener(partial(self._on_state, made))
@@ -332,8 +332,8 @@ class Link:
     def _servers(self) -> list[tuple[str, str, int]]:
         """The names, addresses and ports of the servers, in the order in which they are tried."""
         found: list[tuple[str, str, int]] = []
-        share = self.settings.connect_timeout / max(1, len(self.settings.hosts))
-        for host, port in self.settings.hosts:
+        share = self.address.connect_timeout / max(1, len(self.address.hosts))
+        for host, port in self.address.hosts:
             try:
                 found += ((host, *address) for address in wire.addresses(host, port, share))
             except TimeoutError as error:
@@ -478,7 +478,7 @@ class Link:
     def beat(self, session: Session, signal: Signal | None, *, again: bool = False) -> None:
         """Write to the session's own node, or make it; the signal is set when that is answered."""
         session.beaten = self.now()
-        path, acl = self.paths.session(session.number), self.settings.acl
+        path, acl = self.paths.session(session.number), self.address.acl
         if again:
             for parent in self.parents(self.paths.sessions):
                 self._call(parent, Answer(self, parent))
@@ -494,9 +494,9 @@ class Link:
         path = ""
         for part in self.paths.parents:
             path += f"/{part}"
-            made.append(requests.create(path, b"", self.settings.acl))
+            made.append(requests.create(path, b"", self.address.acl))
         for path in dict.fromkeys((self.paths.root, folder)):
-            made.append(requests.CreateContainer(path, self.settings.acl))
+            made.append(requests.CreateContainer(path, self.address.acl))
         return made
 
     def remember(self, folder: str) -> None:

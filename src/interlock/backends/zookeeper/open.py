@@ -7,8 +7,8 @@ from urllib.parse import SplitResult
 
 from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import ThreadRuntime
+from interlock.backends.zookeeper.address import Address, of_client, of_url
 from interlock.backends.zookeeper.link import Link
-from interlock.backends.zookeeper.settings import Settings, of_client, of_url
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.store import CONNECT_TIMEOUT
 
@@ -17,7 +17,7 @@ def open_url(
     parts: SplitResult, runtime: Runtime, *, asynchronous: bool, connect_timeout: float = CONNECT_TIMEOUT
 ) -> ZooKeeperStore:
     """The store at `zookeeper://h1,h2,h3/chroot`. Connects when it is used."""
-    return open_settings(of_url(parts, connect_timeout), runtime, asynchronous=asynchronous)
+    return open_address(of_url(parts, connect_timeout), runtime, asynchronous=asynchronous)
 
 
 def open_client(
@@ -26,11 +26,11 @@ def open_client(
     """The store on the ensemble of a KazooClient: with its addresses, credentials and TLS, but in a
     session of its own.
     """
-    return open_settings(of_client(client, connect_timeout), runtime, asynchronous=asynchronous)
+    return open_address(of_client(client, connect_timeout), runtime, asynchronous=asynchronous)
 
 
-def open_settings(settings: Settings, runtime: Runtime, *, asynchronous: bool) -> ZooKeeperStore:
-    link = Link(settings)
+def open_address(address: Address, runtime: Runtime, *, asynchronous: bool) -> ZooKeeperStore:
+    link = Link(address)
     if not asynchronous:
         return ZooKeeperStore(link, runtime)
     return ZooKeeperStore(link, runtime, twin=ZooKeeperStore(link, ThreadRuntime(runtime.now)))

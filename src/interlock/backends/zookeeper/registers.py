@@ -63,7 +63,7 @@ class Registers(Side):
         if value is None:
             return await self._write_nothing(name, stat, data, deadline)
         if stat is None:
-            request = requests.create(path, data, self._link.settings.acl)
+            request = requests.create(path, data, self._link.address.acl)
         else:
             request = requests.set_data(path, data, stat.version)
         answer = await self._calls.one(request, deadline)
@@ -78,7 +78,7 @@ class Registers(Side):
 
     async def _write_nothing(self, name: str, stat: Any, data: bytes, deadline: Deadline) -> int:
         """Write that there is no value, and a note by which the node is swept later: in one step."""
-        path, acl = self._paths.register(name), self._link.settings.acl
+        path, acl = self._paths.register(name), self._link.address.acl
         if stat is None:
             first = requests.create_in_multi(path, data, acl)
         else:

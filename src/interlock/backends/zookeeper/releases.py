@@ -50,7 +50,7 @@ class Releases(Side):
 
         Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
         """
-        claim, acl = entry.claim, self._link.settings.acl
+        claim, acl = entry.claim, self._link.address.acl
         node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
         path = f"{entry.folder}/{node}"
         parts = [

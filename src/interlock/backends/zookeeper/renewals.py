@@ -139,7 +139,7 @@ class Renewals(Side):
         who watch it.
         """
         marker = shrunk_node(entry.claim.id, permits)
-        acl = self._link.settings.acl
+        acl = self._link.address.acl
         parts = [
             requests.set_data(entry.path, entry.data()),
             requests.create_in_multi(f"{entry.folder}/{marker}", b"", acl, requests.EPHEMERAL),

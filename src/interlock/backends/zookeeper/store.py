@@ -43,11 +43,11 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         twin: ZooKeeperStore | None = None,
     ) -> None:
         super().__init__(link, runtime, ledger, twin)
-        said = link.settings.session_timeout
+        said = link.address.session_timeout
         self.traits = replaced(
             TRAITS,
             max_ttl=TRAITS.max_ttl if said is None else said,
-            largest_value=link.settings.jute_maxbuffer - AROUND_VALUE,
+            largest_value=link.address.jute_maxbuffer - AROUND_VALUE,
         )
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:
@@ -64,7 +64,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
 
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
         link = self._link
-        if link.settings.session_timeout is None:
+        if link.address.session_timeout is None:
             link.session_timeout = ttl
         for store in (self, self._twin):
             if store is not None:

@@ -55,7 +55,7 @@ class Tombstones:
         return self._create(path, ["", life]), requests.set_data(path, _encoded(["", life]))
 
     def _create(self, path: str, note: list[Any]) -> Request:
-        return requests.create_in_multi(path, _encoded(note), self._link.settings.acl)
+        return requests.create_in_multi(path, _encoded(note), self._link.address.acl)
 
     async def prepare(self, deadline: Deadline) -> None:
         """Make the folder: a `multi` cannot tell which of its parts lacked one."""

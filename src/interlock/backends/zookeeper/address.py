@@ -28,7 +28,7 @@ SASL = ("mechanism", "username", "password", "service", "principal")
 
 
 @record
-class Settings:
+class Address:
     """Everything that a session needs to begin."""
 
     hosts: tuple[tuple[str, int], ...]
@@ -51,7 +51,7 @@ class Settings:
         return f"zookeeper://{self.hosts_text}{self.chroot}"
 
 
-def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Settings:
+def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
     """The settings in `zookeeper://user:password@h1,h2,h3/chroot?session_timeout=30&tls=1...`."""
     if parts.fragment:
         raise InvalidURL("zookeeper:// takes no #fragment; write %23 for a # in a password")
@@ -62,7 +62,7 @@ def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Sett
         user, _, password = credentials.partition(":")
         auth = (("digest", f"{unquote(user)}:{unquote(password)}"),)
     sasl = tuple((name, options.pop(f"sasl_{name}")) for name in SASL if f"sasl_{name}" in options)
-    settings = Settings(
+    address = Address(
         hosts=tuple(_host(host) for host in (hosts or "localhost").split(",")),
         chroot=_chroot(unquote(parts.path)),
         session_timeout=_seconds(options),
@@ -79,10 +79,10 @@ def of_url(parts: SplitResult, connect_timeout: float = CONNECT_TIMEOUT) -> Sett
             f"jute_maxbuffer, tls, {', '.join(FILES)}, verify_certs, check_hostname, and sasl_ with "
             f"{', '.join(SASL)}"
         )
-    return settings
+    return address
 
 
-def of_client(client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Settings:
+def of_client(client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
     """The settings of a KazooClient. Its session stays its own: ours begins and ends beside it."""
     sasl: dict[str, Any] = client._connection.sasl_options or {}
     tls: dict[str, Any] = {
@@ -91,7 +91,7 @@ def of_client(client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Settings
         "check_hostname": client.check_hostname,
         **{name: getattr(client, name) for name in FILES},
     }
-    return Settings(
+    return Address(
         hosts=tuple((host, int(port)) for host, port in client.hosts),
         chroot=client.chroot or "",
         session_timeout=None,
