@@ -23,8 +23,11 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache, partial
+from typing import NamedTuple
 
+from interlock._support.record import record
 from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm.crowd import enter_crowd, still_in_crowd
 from interlock.backends.etcd.algorithm.keeping import COMMIT, session_for
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
@@ -35,8 +38,6 @@ from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
-    RANGE,
-    RangeAnswer,
     TxnAnswer,
     compare_create_revision,
     compare_mod_revision,
@@ -53,7 +54,7 @@ from interlock.backends.etcd.wire.messages import (
 from interlock.backends.etcd.wire.template import blank, cut
 from interlock.backends.etcd.wire.values import Entry, claim_value, encoded, eviction
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
-from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone, Standing
+from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone
 
 HIGHEST_FLOOR = 2**62  # tokens above it still fit into 63 bits, as guards compare them
 TRIES = 4  # sessions that may end under one claim before it counts as unavailable
@@ -104,7 +105,7 @@ async def _claim(
 ) -> ClaimAnswer:
     known, asked, floor = side.sessions.places.get(claim.id), side.runtime.now(), side.sessions.floor
     if known is not None and known.crowd:
-        waits = await _waits_in_crowd(side, held, claim, known, deadline)
+        waits = await still_in_crowd(side, held, claim, known, deadline)
         if waits is not None:
             return waits
     if known is not None or (claim.queued and held.name.number):
@@ -153,7 +154,7 @@ async def _enter(
             return gone
         seen = _seen(claim, answer)
         if seen.unread:
-            return _in_crowd(side, session, held, claim, answer.revision, seen.count - 1, asked)
+            return enter_crowd(side, session, held, claim, answer.revision, seen.count - 1, asked)
         # A long queue, and it may be a semaphore's: look at its front.
         if answer.succeeded and not seen.front:
             known = Place(answer.revision, seen.count - 1, (), asked)
@@ -204,38 +205,46 @@ def _request(
     else:
         entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
         reads = view.looks(claim, folder, created)
-    return _entering(
-        *(keys, held.key, session.lease, since, keys.gone(claim.id)),
-        *(claim_value(claim, above), entered, reads, alone),
-    )
+    entry = Entering(keys, held.key, claim_value(claim, above), session.lease, keys.gone(claim.id), since)
+    return entry.txn(entered, reads, alone)
 
 
-def _entering(
-    keys: Keys,
-    mine: bytes,
-    lease: int,
-    since: int,
-    gone: bytes,
-    value: bytes,
-    entered: list[bytes],
-    reads: list[bytes],
-    alone: bytes | None,
-) -> bytes:
-    compare = [
-        *_sound(keys, gone, since),
-        compare_create_revision(mine, 0),
-        *(() if alone is None else (alone,)),
-    ]
-    otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
-    return txn(compare, [put_op(put(mine, value, lease)), *entered], otherwise)
+@record
+class Entering:
+    """A claim as its Txn puts it: under which key, with which value, and what must be so.
 
-
-def _sound(keys: Keys, gone: bytes, since: int) -> list[bytes]:
-    """What is compared whenever a claim enters.
-
-    The floor is one of them: whoever does not know of a new one would draw tokens below those of the others.
+    The floor is a part of that: a client that does not know of a new one would draw tokens below those of the
+    others.
     """
-    return [compare_create_revision(gone, 0), compare_mod_revision(keys.floor, since)]
+
+    keys: Keys
+    key: bytes
+    value: bytes
+    lease: int
+    gone: bytes  # the key of its tombstone
+    floor_revision: int
+
+    def conditions(self) -> list[bytes]:
+        return [
+            compare_create_revision(self.gone, 0),
+            compare_mod_revision(self.keys.floor, self.floor_revision),
+        ]
+
+    def put(self) -> bytes:
+        return put_op(put(self.key, self.value, self.lease))
+
+    def txn(self, entered: list[bytes], reads: list[bytes], alone: bytes | None) -> bytes:
+        """Enter if nothing stands at the key, and read `entered`; otherwise read `reads`, and what is in the
+        way. `alone` is one more condition.
+        """
+        compare = [*self.conditions(), compare_create_revision(self.key, 0), *([alone] if alone else [])]
+        otherwise = [
+            get_op(get(self.gone)),
+            *reads,
+            get_op(get(self.keys.floor)),
+            get_op(get(self.key)),
+        ]
+        return txn(compare, [self.put(), *entered], otherwise)
 
 
 def _quick_request(
@@ -246,40 +255,48 @@ def _quick_request(
     From one claim to the next, only its tombstone's name and its value differ.
     """
     keys, gone, value = side.keys, side.keys.gone(claim.id), claim_value(claim, floor[1])
-    start, to_value, to_gone, to_value_again, to_gone_again, end = _quick_parts(
+    form = ClaimForm(
         *(keys, claim.resource, held.name.key, session.lease, floor[0]),
         *(claim.permits, claim.capacity, claim.queued, len(gone), len(value)),
     )
+    start, to_value, to_gone, to_value_again, to_gone_again, end = _quick_parts(form)
     return b"".join(
         (start, gone, to_value, value, to_gone, gone, to_value_again, value, to_gone_again, gone, end)
     )
 
 
+class ClaimForm(NamedTuple):
+    """All that decides what the Txn of a claim looks like, but its tombstone's name and its value.
+
+    A tuple, because it is the key of a cache that each claim asks.
+    """
+
+    keys: Keys
+    resource: str
+    key: bytes
+    lease: int
+    floor_revision: int
+    permits: int
+    capacity: int
+    queued: bool
+    gone_size: int
+    value_size: int
+
+
 @lru_cache(maxsize=1024)
-def _quick_parts(
-    keys: Keys,
-    resource: str,
-    mine: bytes,
-    lease: int,
-    since: int,
-    permits: int,
-    capacity: int,
-    queued: bool,
-    gone_size: int,
-    value_size: int,
-) -> list[bytes]:
+def _quick_parts(form: ClaimForm) -> list[bytes]:
     """The Txn of a claim around its tombstone's name and its value, which it has three times and twice."""
-    gone, value = blank(0, gone_size), blank(1, value_size)
-    folder = keys.folder(resource)
+    gone, value = blank(0, form.gone_size), blank(1, form.value_size)
+    folder = form.keys.folder(form.resource)
     nothing = nothing_in(*folder)
-    if queued and permits == 1 and capacity == EVERYTHING:
-        entered, reads = view.looks_of_reader(keys, resource, mine)
+    if form.queued and form.permits == 1 and form.capacity == EVERYTHING:
+        entered, reads = view.looks_of_reader(form.keys, form.resource, form.key)
     else:
-        reads = view.looks_for(permits, capacity, folder)
-        entered = view.looks_on_entering(permits, capacity, queued, folder)
-    inner = _entering(keys, mine, lease, since, gone, value, entered, reads, None if queued else nothing)
-    enter = put_op(put(mine, value, lease))
-    return cut(txn([*_sound(keys, gone, since), nothing], [enter], [txn_op(inner)]), gone, value)
+        reads = view.looks_for(form.permits, form.capacity, folder)
+        entered = view.looks_on_entering(form.permits, form.capacity, form.queued, folder)
+    entry = Entering(form.keys, form.key, value, form.lease, gone, form.floor_revision)
+    inner = entry.txn(entered, reads, None if form.queued else nothing)
+    return cut(txn([*entry.conditions(), nothing], [entry.put()], [txn_op(inner)]), gone, value)
 
 
 def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
@@ -344,56 +361,6 @@ async def _make_way(
         )
     sessions.places.pop(claim.id, None)
     sessions.move(held, claim.id)
-
-
-def _in_crowd(
-    side: Side, session: Session, held: OwnClaim, claim: Claim, created: int, ahead: int, since: float
-) -> Busy:
-    """The answer for a claim that has entered a long queue: it waits, behind our own waiters if there are
-    any.
-    """
-    held.stands(created, side.runtime.now())
-    if session.over:
-        raise LeaseNotFound("another caller has found out meanwhile")
-    place = Place(created, ahead, (), since, crowd=True)
-    return Busy(place.ahead, view.ASK_AGAIN, side.sessions.join_crowd(held, claim.id, place))
-
-
-async def _waits_in_crowd(
-    side: Side, held: OwnClaim, claim: Claim, known: Place, deadline: CallTime
-) -> Busy | None:
-    """The answer for a claim of a crowd that asks again and still stands; None if it does not, or nobody
-    knows.
-
-    Whether it is its turn, the wait that follows finds out.
-    """
-    answer = await side.call(RANGE, get(held.key), deadline, patient=True)
-    found = [Entry(kv) for kv in RangeAnswer.of(answer).kvs]
-    if not found or found[0].created != known.created or found[0].claim_id != claim.id:
-        return None
-    if side.sessions.of_lease(found[0].lease, side.runtime.now()) is not held.session:
-        return None
-    return Busy(known.ahead, view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
-
-
-async def _ask_for_holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
-    """The holder that a crowd waits for.
-
-    It is only named in messages, so one waiter of the crowd asks for all of them.
-    """
-    crowd, now = side.sessions.crowd(claim.resource), side.runtime.now()
-    recent, holder = crowd.holder(now)
-    if recent or not await side.sessions.take_lead(("holder", claim.resource), side.runtime, deadline.left()):
-        return crowd.holder(now)[1]
-    try:
-        request = get(*side.keys.folder(claim.resource), limit=1, order=messages.UPWARDS, serializable=True)
-        for kv in (await side.range(request, deadline)).kvs:
-            first = Entry(kv)
-            holder = first.standing(claim.capacity, True, first.ttl)
-        crowd.told(holder, now)
-        return holder
-    finally:
-        side.sessions.landed(("holder", claim.resource))
 
 
 async def _check_capacity(
@@ -465,7 +432,7 @@ def _waits(
         ahead = min(before.ahead, ahead)
     since = asked if before is None else before.since
     if place is None and claim.queued and view.exclusive(claim):
-        return _in_crowd(side, session, held, claim, own.created, ahead, since)
+        return enter_crowd(side, session, held, claim, own.created, ahead, since)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
     following = own if place == 1 and view.exclusive(claim) else None
     sessions.places[claim.id] = Place(own.created, ahead, watched, since, following)

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from interlock.backends.etcd.algorithm import view
 from interlock.backends.etcd.algorithm.claims import post_mark
+from interlock.backends.etcd.algorithm.crowd import first_of_ours
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
@@ -41,7 +42,6 @@ from interlock.model import Claim, Granted
 # Seconds of waiting after which an admission is marked, so that operators see since when a claim holds.
 LONG = 1.0
 LISTED = 100  # claims that are read of the front of a long queue
-ROUSED = 10.0  # seconds after which a waiter behind another one of its client looks whether that is still so
 CONFIRM = 5.0  # seconds that a server has to confirm a watch
 
 
@@ -51,7 +51,7 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
     if place is None:
         return None  # it was removed meanwhile
     deadline = side.within(timeout)
-    if place.crowd and not await _first_of_ours(side, claim, place, deadline):
+    if place.crowd and not await first_of_ours(side, claim, place, deadline):
         return None
     try:
         while not deadline.passed():
@@ -83,21 +83,6 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
         if not deadline.passed():
             raise  # otherwise the time is up, which is an answer too
     return None
-
-
-async def _first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTime) -> bool:
-    """Sleep while another claim of this client is ahead, which must leave before; False if the time is up,
-    or our place is gone.
-    """
-    sessions, runtime = side.sessions, side.runtime
-    while sessions.places.get(claim.id) is place:
-        called = sessions.behind_ours(claim.resource, claim.id, runtime.signal)
-        if called is None:
-            return True
-        if deadline.passed():
-            return False
-        await runtime.wait(called, min(deadline.left(), ROUSED))
-    return False
 
 
 def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup) -> Granted | None:
