@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from interlock._core.cohort import BLOCK
 from interlock._core.presented import Presented
@@ -72,11 +71,13 @@ async def pass_fence(transaction: Transaction, presented: tuple[Presented, ...],
                 raise
             if done.rows and not done.rows[0][0]:
                 await _refuse_savepoints(transaction)
-            await _refuse_engine(transaction, table)
             if done.changed == 1 and dialect != "mysql":
                 continue
             read = statement("fence", "accepted", dialect, table=name)
-            found = await transaction.execute(read, {"resource": asked["resource"]})
+            named = _named_table(table) if dialect == "mysql" else {}
+            found = await transaction.execute(read, {"resource": asked["resource"], **named})
+            if dialect == "mysql" and found.rows and found.rows[0][1] is not None:
+                raise _without_transactions(table, found.rows[0][1])
             accepted = int(found.rows[0][0]) if found.rows else 0
             if accepted > each.token:
                 raise StaleToken(each.resource, each.token, accepted)
@@ -100,34 +101,28 @@ async def _refuse_engine(transaction: Transaction, table: str) -> None:
     """Raise `Unsupported` if a table of MySQL or MariaDB keeps no lock until the commit, and cannot be rolled
     back.
 
-    It is asked once for each connection and name, and after the guard's own statement: a read before it could
-    fix a snapshot that does not show what an earlier holder commits.
+    It is asked each time, because a name may lead to another table after `use`, and a table may be altered; and
+    after the guard's own statement, because a read before it could fix a snapshot that does not show what an
+    earlier holder commits.
     """
-    if transaction.dialect != "mysql":
-        return
-    known = _known_tables(transaction.driver)
-    if table in known:
-        return
+    if transaction.dialect == "mysql":
+        found = await transaction.execute(statement("row", "engine", "mysql"), _named_table(table))
+        if found.rows:
+            raise _without_transactions(table, found.rows[0][0])
+
+
+def _named_table(table: str) -> dict[str, str | None]:
+    """The name of a table as a parameter of statements that look up its engine."""
     schema, _, name = table.rpartition(".")
-    asked = {"schema": schema or None, "name": name}
-    found = await transaction.execute(statement("row", "engine", "mysql"), asked)
-    if found.rows:
-        raise Unsupported(
-            f"{table}: its engine {found.rows[0][0]} has no transactions, so a guard could lock nothing and "
-            f"undo nothing: alter table {table} engine = InnoDB"
-        )
-    known.add(table)
+    return {"schema": schema or None, "name": name}
 
 
-_tables: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
-
-
-def _known_tables(driver: Any) -> set[str]:
-    """Return the tables with transactions that a driver's connection has seen; it may be changed."""
-    try:
-        return _tables.setdefault(driver, set())
-    except TypeError:  # a driver whose connections cannot be remembered is asked each time
-        return set()
+def _without_transactions(table: str, engine: Any) -> Unsupported:
+    engine = engine.decode() if isinstance(engine, bytes) else engine
+    return Unsupported(
+        f"{table}: its engine {engine} has no transactions, so a guard could lock nothing and undo nothing: "
+        f"alter table {table} engine = InnoDB"
+    )
 
 
 async def pin_claims(transaction: Transaction, presented: tuple[Presented, ...], claims: str | None) -> None:

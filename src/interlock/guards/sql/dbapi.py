@@ -59,7 +59,7 @@ class SQLiteTransaction:
     asynchronous = False
 
     def __init__(self, connection: Any) -> None:
-        self.driver = self._connection = connection
+        self._connection = connection
         said: object = getattr(connection, "autocommit", None)
         self._autocommit = said if isinstance(said, bool) else None
 
@@ -95,7 +95,7 @@ class PsycopgTransaction:
     savepoints = 0
 
     def __init__(self, connection: Any, asynchronous: bool) -> None:
-        self.driver = self._connection = connection
+        self._connection = connection
         self.asynchronous = asynchronous
 
     def check(self) -> None:
@@ -164,7 +164,7 @@ class MySQLTransaction:
     savepoints = 0
 
     def __init__(self, connection: Any, library: str, asynchronous: bool) -> None:
-        self.driver = self._connection = connection
+        self._connection = connection
         self._library = library
         self.asynchronous = asynchronous
 

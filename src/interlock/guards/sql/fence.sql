@@ -43,5 +43,10 @@ on duplicate key update token = greatest(token, :token);
 select token from {table} where resource = :resource;
 
 -- name: accepted.mysql
--- A locking read: a plain one at REPEATABLE READ might show the row as it was before.
-select token from {table} where resource = unhex(:resource) for update;
+-- A locking read: a plain one at REPEATABLE READ might show the row as it was before. And the engine of the table :name in :schema (null for the
+-- connection's own), if it has no transactions: null for any other. It costs no second request, because the same name may be another table
+-- at the next guard.
+select token, (
+  select t.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine
+  where t.table_schema = coalesce(:schema, database()) and t.table_name = :name and coalesce(e.transactions, 'NO') <> 'YES'
+) from {table} where resource = unhex(:resource) for update;

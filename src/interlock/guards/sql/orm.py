@@ -49,10 +49,6 @@ class SQLAlchemyTransaction:
     def check(self) -> None:
         """SQLAlchemy begins by itself, except where `_connection` finds otherwise once it is connected."""
 
-    @property
-    def driver(self) -> Any:
-        return getattr(self._bind, "sync_connection", self._bind).connection.driver_connection
-
     async def _connection(self) -> Any:
         if self._bind is None:
             if self._of_session:
@@ -142,10 +138,6 @@ class DjangoTransaction:
             raise TypeError(f"guards know PostgreSQL, MySQL, MariaDB and SQLite, not {connection.vendor}")
         self.dialect: Dialect = DIALECTS[connection.vendor]
         self.savepoints = 0
-
-    @property
-    def driver(self) -> Any:
-        return self._connection.connection
 
     def check(self) -> None:
         if not self._connection.in_atomic_block and self._connection.get_autocommit():

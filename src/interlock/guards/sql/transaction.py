@@ -39,11 +39,6 @@ class Transaction(Protocol):
     def asynchronous(self) -> bool: ...
 
     @property
-    def driver(self) -> Any:
-        """The driver's own connection; known once a statement has run."""
-        ...
-
-    @property
     def savepoints(self) -> int:
         """How many savepoints stand in the place of the transaction, as those of Django's TestCase do; known
         after `check`.
