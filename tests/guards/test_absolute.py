@@ -384,6 +384,68 @@ class TestSQLite:
                 guards.sql.guard(connection, lease, absolute=True)
         connection.close()
 
+    def test_a_file_that_was_attached_by_hand_is_refused(
+        self, client: interlock.Client, tmp_path: Path
+    ) -> None:
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings, isolation_level=None)
+        with client.lock("account:1") as lease:
+            connection.execute(f"attach '{tmp_path}/locks.db' as interlock")
+            connection.execute("begin")
+            with pytest.raises(Unsupported, match=r"guards\.sql\.attach"):
+                guards.sql.guard(connection, lease, absolute=True)
+        connection.close()
+
+    @pytest.mark.parametrize("how", ["deleted", "replaced", "shared memory"])
+    @pytest.mark.parametrize("text", [str, bytes])
+    def test_a_lock_file_that_was_deleted_or_replaced_since_it_was_attached_is_refused(
+        self, tmp_path: Path, how: str, text: Any
+    ) -> None:
+        client = interlock.connect(f"sqlite:///{tmp_path}/locks.db")
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings, isolation_level=None)
+        connection.text_factory = text
+        guards.sql.attach(connection, client)
+        lease = client.lock("account:1").acquire()
+        assert lease
+        connection.execute("begin")
+        guards.sql.guard(connection, lease, absolute=True)
+        connection.execute("rollback")
+        for suffix in ("-shm",) if how == "shared memory" else ("", "-wal", "-shm"):
+            (tmp_path / f"locks.db{suffix}").unlink()
+        later: list[Any] = []
+        other = interlock.connect(f"sqlite:///{tmp_path}/locks.db") if how == "replaced" else None
+        if other is not None:
+            later += [other.lock("account:1").acquire()]
+        for shown in ((lease,), ("account:1", lease.token), *((each,) for each in later)):
+            connection.execute("begin")
+            with pytest.raises(StoreUnfit, match="deleted or replaced since") as refusal:
+                guards.sql.guard(connection, *shown, absolute=True)
+            assert str(tmp_path / "locks.db") in str(refusal.value)
+            assert not connection.in_transaction
+        with pytest.raises(StoreUnfit, match="deleted or replaced since"):
+            guards.sql.attach(connection, client)
+        connection.close()
+        client.close()
+        if other is not None:
+            other.close()
+
+    def test_a_second_lock_file_needs_a_name_of_its_own(
+        self, client: interlock.Client, tmp_path: Path
+    ) -> None:
+        connection = sqlite3.connect(**PLACES["sqlite"](tmp_path).settings, isolation_level=None)
+        guards.sql.attach(connection, client)
+        with interlock.connect(f"sqlite:///{tmp_path}/others.db") as other, other.lock("account:1") as lease:
+            for name in ("interlock", "INTERLOCK"):
+                with pytest.raises(Unsupported, match="is the name of another file"):
+                    guards.sql.attach(connection, other, schema=name)
+            for name in ("main", "Temp"):
+                with pytest.raises(ValueError, match="no name for an attached database"):
+                    guards.sql.attach(connection, other, schema=name)
+            guards.sql.attach(connection, other, schema="others")
+            connection.execute("begin")
+            guards.sql.guard(connection, lease, absolute=True)
+            connection.execute("commit")
+        connection.close()
+
     def test_a_deferred_transaction_takes_the_write_lock_as_well(
         self, client: interlock.Client, tmp_path: Path
     ) -> None:

@@ -272,11 +272,9 @@ class TestEngines:
         for statement in (
             "drop database if exists loose_bank",
             "create database loose_bank",
-            "create table loose_bank.interlock_fence (resource varbinary(900) primary key, token bigint not null) "
-            "engine=Aria",
-            "create table loose_bank.account (id int primary key, token bigint not null default 0, mark varchar(60)) "
-            "engine=Aria",
-            "insert into loose_bank.account (id, mark) values (1, 'left')",
+            "create table loose_bank.interlock_fence (resource varbinary(900) primary key, token bigint) engine=Aria",
+            "create table loose_bank.account (id int primary key, token bigint, mark varchar(60)) engine=Aria",
+            "insert into loose_bank.account values (1, 0, 'left')",
         ):
             desk.run(statement)
         desk.commit()

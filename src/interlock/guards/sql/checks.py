@@ -17,6 +17,7 @@ from interlock._core.presented import Presented
 from interlock._core.signature import MARK, signature
 from interlock._support.record import record
 from interlock.errors import StaleToken, StoreUnavailable, StoreUnfit, Unsupported
+from interlock.guards.sql.attaching import check_attached
 from interlock.guards.sql.claims import claim_table
 from interlock.guards.sql.statements import assignments, condition, quoted, statement
 from interlock.guards.sql.transaction import (
@@ -164,6 +165,8 @@ async def _pin(transaction: Transaction, presented: Presented, table: str) -> No
                 name, asked["row"] = "pin_token_at", found[0][0]
     if dialect == "sqlite":
         await transaction.execute(statement("claim", "lock", dialect, claims=table), {})
+        # From here on nobody else writes to the file that this connection has open.
+        await check_attached(transaction, table.rpartition(".")[0].strip('"') or "main")
     pinned = await transaction.execute(statement("claim", name, dialect, claims=table), asked)
     if not pinned.rows:
         if presented.lease is None and dialect != "sqlite":

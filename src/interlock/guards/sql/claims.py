@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from interlock._core.presented import Presented
 from interlock.errors import Unsupported
+from interlock.guards.sql.attaching import same_file, text
 from interlock.guards.sql.statements import quoted
 from interlock.guards.sql.transaction import Dialect, Transaction
 
@@ -42,13 +42,9 @@ async def _attached(transaction: Transaction, store: Any) -> str:
     path = store.path
     listed = await transaction.execute("select name, file from pragma_database_list", {})
     for name, file in listed.rows:
-        if file and _same_file(file, path):
-            return f"{name}.claim"
+        if file and same_file(text(file), path):
+            return f"{text(name)}.claim"
     raise Unsupported(
         "the absolute form needs the lock file in this connection: call guards.sql.attach(connection, "
         f"client) once, outside a transaction, for {path}"
     )
-
-
-def _same_file(one: str, other: str) -> bool:
-    return os.path.exists(one) and os.path.samefile(one, other)
