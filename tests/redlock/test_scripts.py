@@ -159,6 +159,22 @@ def test_a_new_node_has_no_vote_until_it_is_admitted(server: Server) -> None:
     assert pair.agree(Vote(claim, 7)) == YES
 
 
+@pytest.mark.parametrize("capacity", [1, 2])
+def test_a_claim_that_lingers_counts_as_long_as_a_ttl(server: Server, capacity: int) -> None:
+    """While it lingers, a node that lost its memory must not get its vote back."""
+    pair = Pair(server)
+    pair.admitted()
+    assert pair.agree(Vote(Claim("x", "a", 2.0, 1, capacity), 7)) == YES
+    assert pair.agree(CheckIn())[3] == 2000
+    assert pair.agree(Release("x", "a", 40.0)) == REMOVED
+    assert pair.agree(CheckIn())[3] == 40_000
+    assert pair.agree(Release("x", "nobody", 50.0)) == [0], "what does not stand does not linger"
+    assert pair.agree(CheckIn())[3] == 40_000
+    assert pair.agree(Vote(Claim("y", "a", 2.0), 8)) == YES
+    assert pair.agree(Release("y", "a", 30.0)) == REMOVED
+    assert pair.agree(CheckIn())[3] == 40_000
+
+
 def test_a_number_is_accepted_once(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()

@@ -468,6 +468,29 @@ def test_an_empty_restart_has_no_vote_until_its_quarantine_is_over(colour: str) 
         run(colour, servers.url(), main)
 
 
+def test_a_min_hold_outlives_minorities_that_lose_their_memory_one_after_the_other() -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            held = claim(ttl=1.0)
+            assert isinstance(await store.claim(held), Granted)
+            assert await store.release("x", held.id, 60.0)
+            say(servers[0], "FLUSHALL")
+            other = opened(servers.url())
+            began = time.monotonic()
+            # Long enough for a node whose quarantine follows the ttl.
+            while time.monotonic() < began + 5.0:
+                await store.renew([Renewal("y", "nobody", 1.0)])  # hears all, and so who has no vote
+                assert isinstance(await other.claim(claim(ttl=1.0), 0.5), Busy)
+                time.sleep(0.2)
+            status = (await other.status())[0]
+            assert status.state == "quarantined"
+            assert status.quarantine_left > 30
+            await other.close()
+
+        run("sync", servers.url(), main)
+
+
 def test_the_classic_two_holders_of_an_empty_restart_do_not_happen() -> None:
     with quorum(5) as servers:
 

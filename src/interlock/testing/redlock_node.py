@@ -230,7 +230,9 @@ class NodeMemory:
             return 0
         del live[request.id]
         if request.linger > 0 and stands.token:  # a claim without a number of its own is removed at once
-            stands.lapses = now + round(request.linger * 1000) * 1000
+            linger = round(request.linger * 1000)
+            self.quorum["longest"] = max(self.quorum.get("longest", 0), linger)
+            stands.lapses = now + linger * 1000
             live[f"lingering-{stands.token}"] = stands
         if not live:
             self.claims.pop(request.resource, None)

@@ -167,6 +167,8 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
     """Release on all nodes; return whether the claim may have stood on a majority."""
     members = quorum.members
     members.held.pop(request.id, None)
+    if request.linger > 0:
+        members.note_ttl(request.linger)
     removed: list[int] = []
     absent: list[int] = []
     said: dict[int, str | InterlockError] = {}

@@ -48,7 +48,7 @@ REMEMBERED = 61.0  # seconds for which an eviction is remembered, at least
 HERE = "../../redlock/wire/"  # this folder, as `Script` sees it from its own
 _VOTE, _RELEASE, RENEW = (Script(HERE + name) for name in ("vote", "release", "renew"))
 VOTE, VOTE_SHARED = _VOTE.call(3, 5), _VOTE.call(3, 8)
-RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(2, 3)
+RELEASE, RELEASE_SO = _RELEASE.call(2, 1), _RELEASE.call(3, 3)
 INSPECT = Script(HERE + "inspect").call(5, 2)
 EVICT = Script(HERE + "evict").call(5, 6)
 CHECKIN = Script(HERE + "checkin").call(1, 3)
@@ -209,7 +209,7 @@ class Packing:
             return Packed(RELEASE, body, request)
         linger = bulk(millis(request.linger)) if request.linger > 0 else b"$1\r\n0\r\n"
         so = linger + bulk(b"%d" % request.upto if request.upto else b"")
-        return Packed(RELEASE_SO, body + so, request)
+        return Packed(RELEASE_SO, b"%b%b%b%b" % (names, self._quorum, bulk(id), so), request)
 
     def _renew(self, request: Renew) -> Packed:
         items = request.items

@@ -6,7 +6,7 @@
 -- What is no number has a score of 0 or less:
 -- seat      -0.2    run id : us; the process that has the vote, and when it got it: this node's process, or it has none
 -- run id    -0.1    the process that checked in last
--- since     -ms     when its quarantine began     longest  -ms  the longest ttl it granted
+-- since     -ms     when its quarantine began     longest  -ms  the longest ttl it granted, or time that a claim lingers
 -- durable    0      every write is on disk before it is answered
 -- ready     -start  the start for which it is ready; begun  0  the quorum has begun: see start.lua
 -- about     -0.3    a text for those who find this key
