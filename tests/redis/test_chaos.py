@@ -21,7 +21,7 @@ import interlock
 from interlock import aio
 from interlock._core.cohort import BLOCK
 from interlock.backends.redis.address import Address
-from interlock.errors import LeaseLost, StoreUnavailable
+from interlock.errors import LeaseLost, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import at_most
 from interlock.testing.servers.redis import Server, running
 from tests.patience import PATIENCE
@@ -317,6 +317,60 @@ def test_a_token_never_goes_back_although_the_clock_does(forgetful: Server) -> N
             tokens.append(lease.token)
     assert tokens == [ahead + BLOCK, ahead + 2 * BLOCK, ahead + 3 * BLOCK]  # those in between are reserved
     client.close()
+
+
+@pytest.mark.parametrize("last", [str(79 * 10**14), str(2**53), str(2**63 - 1), str(2**64), "abc"])
+def test_no_token_is_given_that_a_number_of_lua_could_not_tell_from_the_next(
+    forgetful: Server, last: str
+) -> None:
+    """Somebody has written the counter, or a clock was centuries ahead: refused, before tokens repeat or waiters are lost."""
+    client, other = interlock.connect(forgetful.url()), interlock.connect(forgetful.url())
+    register = client.register("r")
+    with redis.Redis(port=forgetful.port) as admin:
+        with client.lock("held", ttl=5, timeout=5):
+            admin.set("\x1ftoken", last)
+            with pytest.raises(StoreUnfit, match=r"delete the key \\x1ftoken"):
+                other.lock("held").acquire(timeout=PATIENCE)
+            assert not client.inspect("held").waiters
+        for synchronizer in (client.lock("free"), client.semaphore("s", 3), client.rwlock("rw").read()):
+            with pytest.raises(StoreUnfit, match="delete the key"):
+                synchronizer.acquire(blocking=False)
+        if last != "abc":
+            with pytest.raises(StoreUnfit, match="delete the key"):
+                register.update(lambda _: 1)
+        admin.delete("\x1ftoken")
+        assert register.update(lambda _: 2).version < 79 * 10**14
+        with client.lock("free", timeout=PATIENCE), other.lock("held", timeout=PATIENCE):
+            pass
+    client.close()
+    other.close()
+
+
+@pytest.mark.parametrize("queued", [False, True], ids=["free", "queued"])
+def test_tokens_and_waiters_are_right_up_to_the_last_token(forgetful: Server, queued: bool) -> None:
+    holder, other = interlock.connect(forgetful.url()), interlock.connect(forgetful.url())
+    tokens: list[int] = []
+
+    def take() -> None:
+        with other.lock("x", timeout=PATIENCE) as lease:
+            tokens.append(lease.token)
+
+    with redis.Redis(port=forgetful.port) as admin:
+        admin.set("\x1ftoken", 79 * 10**14 - 1000)
+        for _ in range(5):
+            thread = threading.Thread(target=take)
+            with holder.lock("x", timeout=PATIENCE) as lease:
+                tokens.append(lease.token)
+                if queued:
+                    thread.start()
+                    until(lambda: holder.inspect("x").waiters)
+            if not queued:
+                thread.start()
+            thread.join()
+        admin.delete("\x1ftoken")
+    assert all(later - earlier >= BLOCK for earlier, later in pairwise(tokens))
+    holder.close()
+    other.close()
 
 
 @pytest.mark.parametrize("queued", [False, True], ids=["free", "queued"])

@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.connections import UNCHECKED_S
-from interlock.errors import InterlockError, StoreUnavailable
+from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Gone, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.lag import Lag, at_most
 from interlock.testing.servers.redis import running
@@ -89,6 +89,36 @@ def test_a_second_round_passes_a_node_that_has_seen_more(colour: str) -> None:
         assert (await pair(store))[1] > token
 
     run(colour, servers.url(prefix), main)
+
+
+@COLOURS
+@pytest.mark.parametrize("number", [str(79 * 10**14), str(2**53), "1e17"])
+def test_no_number_is_proposed_that_a_score_could_not_tell_from_the_next(colour: str, number: str) -> None:
+    with quorum(3) as servers:
+
+        async def main(store: RedlockStore) -> None:
+            await pair(store)
+            for server in servers.all:
+                say(server, "ZADD", "\x1fquorum", number, "floor")
+            for _ in range(2):
+                with pytest.raises(StoreUnfit, match="delete the key"):
+                    await store.claim(claim("new"))
+                assert states([*await store.view("new")]) == ["free"] * 3
+            for server in servers.all:
+                say(server, "DEL", "\x1fquorum")
+            for state in await store.status():
+                assert state.reachable
+
+            async def again() -> bool:
+                try:
+                    return isinstance(await store.claim(claim("y")), Granted)
+                except StoreUnavailable:
+                    return False
+
+            await store.init()
+            await until(store, again)
+
+        run(colour, servers.url(), main)
 
 
 @COLOURS

@@ -45,6 +45,11 @@ NOT_OURS = (
     "(a hash), a prefix would give two locks that do not exclude each other, so let all programs use the "
     "same library; if it is something else, use a prefix of your own"
 )
+NO_TOKENS = (
+    "counts its tokens in the key \\x1ftoken, behind the prefix, and the number there is none of ours, or so high, "
+    "above 7.9e15, that the next tokens could not be told apart: delete the key \\x1ftoken while no lock is held, "
+    "which sets tokens back to the clock, and reset the guards that have seen higher ones"
+)
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
 
 # A word of the reply -> whether waiting may help, and the message. The first match counts. Redis 6 wraps the
@@ -56,6 +61,9 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
     ("NOPERM", False, NO_RIGHT),
     ("The user executing the script", False, NO_RIGHT),  # how Redis 7 words it for commands within a script
     ("WRONGTYPE", False, NOT_OURS),
+    ("tokens are used up", False, NO_TOKENS),
+    ("would overflow", False, NO_TOKENS),
+    ("not an integer", False, NO_TOKENS),
     ("LOADING", True, "is still loading its data; try again in a moment"),
     ("BUSY ", True, "is busy with a script of somebody's; end it with SCRIPT KILL, or wait"),
     ("MASTERDOWN", True, "is a replica that has lost its master; wait for the failover, or name the master"),

@@ -23,12 +23,15 @@ local there = plain and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 
 -- include clock.lua
 
+local LAST = 79e14 -- no token is above it: numbers of Lua are exact up to 9e15, and lapses begin at 8e15, see queue.lua
+
 local function number(us, more) -- the next token and its digits: above every token so far, and not below the clock
   local token = redis.call('INCRBY', KEYS[5], '16') -- the key has the last token; the 15 after it are reserved, too
   if token < tonumber(us) then -- the clock is ahead, as it usually is, and always after a failover to an older counter
     redis.call('SET', KEYS[5], us)
     token = tonumber(us)
   else
+    if token > LAST then error('tokens are used up') end -- nothing was written yet that counts
     us = string.format('%.0f', token)
   end
   if more then redis.call('INCRBY', KEYS[5], more) end

@@ -19,6 +19,7 @@ local us = t[1] .. string.format('%06d', t[2])
 local new, last = tonumber(us), tonumber(redis.call('GET', KEYS[2]) or 0) or 0
 if new <= last then
   new = last + 1
+  if new > 79e14 then error('tokens are used up') end -- see claim.lua
   us = string.format('%.0f', new)
 end
 redis.call('SET', KEYS[2], us)

@@ -30,7 +30,7 @@ from interlock.backends.redlock.wire.requests import (
     Vote,
     decoded,
 )
-from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, Unreached
+from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 
 ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
@@ -181,7 +181,11 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
             break
         connecting += votes.sent - asked
         members.note_number(votes.seen)
-        ballot = members.ballot(0)
+        try:
+            ballot = members.ballot(0)
+        except StoreUnfit:
+            await _take_back(quorum, claim, ballot, votes)
+            raise
     await _take_back(quorum, claim, ballot, votes)
     return votes
 

@@ -10,9 +10,11 @@ from typing import Any
 from interlock._support.record import record
 from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
 from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release, Seat, Vote
+from interlock.errors import StoreUnfit
 from interlock.model import Claim
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
+HIGHEST = 79 * 10**14  # no number is above it: scores, like all numbers of Lua, are exact up to 9e15
 FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
 SWEPT = 256  # claims remembered before lapsed ones are first swept
 WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
@@ -169,8 +171,16 @@ class Membership:
             self.longest = ttl
 
     def ballot(self, wall: int) -> int:
-        """A number above every number seen, and not below the wall clock."""
-        self.highest = number = max(self.highest + 1, min(wall, FARTHEST))
+        """A number above every number seen, and not below the wall clock; `StoreUnfit` if there is none."""
+        number = max(self.highest + 1, min(wall, FARTHEST))
+        if number > HIGHEST:
+            self.highest = 0  # the nodes say it again, unless an operator has deleted it
+            raise StoreUnfit(
+                "a node of the quorum has accepted a number above 7.9e15, and the next ones could not be told apart: "
+                "delete the key \\x1fquorum, behind the prefix, on all nodes while no lock is held, which sets tokens "
+                "back to the clock, and reset the guards that have seen higher ones"
+            )
+        self.highest = number
         return number
 
     def note_number(self, number: int) -> None:
