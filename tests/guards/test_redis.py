@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -271,6 +272,64 @@ def test_a_guard_of_asyncio_that_the_parent_has_used_is_refused_in_a_forked_chil
         assert forked.said_in_a_child(lambda: asyncio.run(first())) == "'no error: 3'"
 
     asyncio.run(main())
+
+
+def killing(port: int) -> None:
+    with redis.Redis(port=port) as operator:
+        operator.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    time.sleep(0.05)  # the loop is busy meanwhile, and sees nothing of it
+
+
+@pytest.mark.parametrize("library", [redis, valkey])
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_connection_that_the_server_closed_while_idle_is_replaced_before_a_write(
+    server: Server, library: Any, retries: int
+) -> None:
+    kind = library.Redis if library is redis else library.Valkey
+    retry = library.retry.Retry(library.backoff.NoBackoff(), retries)
+    with kind(port=server.port, retry=retry) as client:
+        guard, name = guards.redis.Guard(client), uuid4().hex
+        for done in (1, 2, 3):
+            assert guard.execute(name, "INCR", name, token=5) == done
+            killing(server.port)
+
+
+@pytest.mark.parametrize("library", [redis, valkey])
+@pytest.mark.parametrize("retries", [0, 3])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle loop", "busy loop"])
+def test_a_connection_of_asyncio_that_the_server_closed_while_idle_is_replaced_before_a_write(
+    server: Server, library: Any, retries: int, busy: bool
+) -> None:
+    kind = redis.asyncio.Redis if library is redis else valkey_asyncio.Valkey
+
+    async def main() -> None:
+        retry = library.asyncio.retry.Retry(library.backoff.NoBackoff(), retries)
+        async with kind(port=server.port, retry=retry) as client:
+            guard, name = guards.redis.AsyncGuard(client), uuid4().hex
+            for done in (1, 2, 3):
+                assert await guard.execute(name, "INCR", name, token=5) == done
+                killing(server.port)
+                if not busy:
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "kind", [redis.asyncio.RedisCluster, valkey_asyncio.ValkeyCluster], ids=["redis", "valkey"]
+)
+def test_a_connection_of_a_cluster_that_the_server_closed_while_idle_is_replaced_before_a_write(
+    kind: Any,
+) -> None:
+    async def main(port: int) -> None:
+        async with kind(host="127.0.0.1", port=port) as client:
+            guard = guards.redis.AsyncGuard(client)
+            for done in (1, 2, 3):
+                assert await guard.execute("s", "INCR", "n{s}", token=5) == done
+                killing(port)
+
+    with alone() as node:
+        asyncio.run(main(node.port))
 
 
 def test_a_server_that_is_not_there_has_had_no_effect(server: Server) -> None:

@@ -189,10 +189,23 @@ class _Guard:
         node = self._client.get_node_from_key(fence)
         if node is None:
             raise Unreached(f"{fence!r}: no node of the Cluster that we know has its slot; try again")
+        if self._asynchronous:
+            for connection in await _closed_by_server(list(getattr(node, "_free", ()))):
+                await connection.disconnect()  # it connects again before it sends
         return node
 
     async def _borrowed(self, pool: Any) -> Any:
-        return await self._answer(pool.get_connection(*_purpose(pool.__class__)))
+        connection = await self._answer(pool.get_connection(*_purpose(pool.__class__)))
+        if not self._asynchronous:  # blocking pools lend no such connection
+            return connection
+        try:
+            if await _closed_by_server([connection]):
+                await connection.disconnect()
+                await connection.connect()
+        except BaseException:
+            await self._answer(pool.release(connection))
+            raise
+        return connection
 
     async def _before(self, step: Callable[[Any], Awaitable[Any]], argument: Any) -> Any:
         """Do what comes before a request; if that fails, nothing was sent."""
@@ -313,6 +326,27 @@ def _purpose(kind: Any) -> tuple[str, ...]:
     """The arguments with which such a pool lends a connection: before redis-py 6, a command's name."""
     wanted = signature(kind.get_connection).parameters.get("command_name")
     return ("EVALSHA",) if wanted is not None and wanted.default is Parameter.empty else ()
+
+
+async def _closed_by_server(connections: list[Any]) -> list[Any]:
+    """Those of these asyncio connections that the server closed while they were idle.
+
+    A request would be lost on them, and nobody could tell whether it was done. Neither the pools of redis-py 8
+    nor the nodes of a Cluster look for that.
+    """
+    if any(getattr(connection, "_reader", None) is not None for connection in connections):
+        from asyncio import sleep  # here, not above: blocking programs do without
+
+        for _ in range(2):  # one turn of the loop reads what has arrived, and the next one tells the streams
+            await sleep(0)
+    return [connection for connection in connections if _is_at_end(connection)]
+
+
+def _is_at_end(connection: Any) -> bool:
+    reader, writer = getattr(connection, "_reader", None), getattr(connection, "_writer", None)
+    if reader is None or writer is None:
+        return False
+    return bool(reader.at_eof() or reader.exception() is not None or writer.is_closing())
 
 
 def _is_broken(error: Exception) -> bool:
