@@ -29,7 +29,7 @@ from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING
 from interlock._core.room import Presence, Room
 from interlock._core.runtime import Owner
 from interlock._support.record import replaced
-from interlock.errors import InterlockError, NotHeld, StoreUnavailable
+from interlock.errors import InterlockError, NotHeld, StoreUnavailable, Unreached
 from interlock.model import EVERYTHING, Claim, Gone, NoAnswer, Renewal, Renewed, Standing
 from interlock.store import WAITERS
 
@@ -137,10 +137,18 @@ class ConditionCore:
         standings = (await self.room.standings()).values()
         waiting = [one for one in standings if not one.id.endswith(CALL) and one.token < before]
         others = len(waiting) > count  # to whom it can be passed on
+        left = count
         for standing in waiting:
-            if count <= 0:
+            if left <= 0:
                 return
-            count -= await self._wake_one(standing, others)
+            try:
+                left -= await self._wake_one(standing, others)
+            except StoreUnavailable as error:
+                if isinstance(error, Unreached) and left == count:
+                    raise
+                raise StoreUnavailable(
+                    f"{error}; some who wait for {self.name} may have been notified"
+                ) from None
 
     async def _wake_one(self, standing: Standing, others: bool) -> bool:
         """Notify one waiter; False if it waits no longer."""
