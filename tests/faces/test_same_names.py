@@ -39,6 +39,7 @@ TRANSLATION = (  # what an async docstring may say, and the words for it in the 
     ("In an `async with`", "In a `with`"),
     ("async with", "with"),
     ("asyncio.Barrier", "threading.Barrier"),
+    ("no task owns a generator", "no thread owns a generator"),
 )
 
 
