@@ -62,6 +62,7 @@ from interlock._core.election import Leader
 from interlock._core.multilock import MultiAttempt
 from interlock._core.runtime import Owner
 from interlock._runtime import lifetimes
+from interlock._runtime.identity import described_at
 from interlock._runtime.statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
@@ -168,6 +169,14 @@ class Lease(LeaseMixin):
         Raises `LeaseLost` if the lease was lost, and `StoreUnavailable` if the store does not answer.
         """
         await self._renew_now()
+
+    async def wait_for_loss(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost or released; return False after `timeout` seconds (default: never).
+
+        It watches the store, so that an eviction is noticed at once; otherwise a holder learns of it when the
+        lease is renewed.
+        """
+        return await self._wait_for_loss(timeout)
 
     @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
@@ -321,6 +330,22 @@ class _AnyLock(LockMixin, _Body):
         return lease._belong_to(owner)
 
     @_coroutine_function
+    def acquire_or_raise(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, Lease]:
+        """Take the lock and return its lease; raise `AcquireTimeout`, which names the holder, if it could not
+        be taken in time.
+
+        The arguments are those of `acquire`.
+        """
+        return self._acquire_or_raise(self._core.client.runtime.owner(), blocking, timeout)
+
+    async def _acquire_or_raise(self, owner: Owner, blocking: bool, timeout: float) -> Lease:
+        attempt = self._core.attempt(blocking, timeout, owner=owner)
+        lease: Lease | None = await attempt.run()
+        if lease is None:
+            raise await attempt.timed_out()
+        return lease._belong_to(owner)
+
+    @_coroutine_function
     def release(self) -> Coroutine[Any, Any, None]:
         """Release the lease that the calling thread or task took; if it took none, the one that this object
         holds.
@@ -393,6 +418,26 @@ class Semaphore(SemaphoreMixin, _Body):
         return False if lease is None else _own(lease)._belong_to(owner)
 
     @_coroutine_function
+    def acquire_or_raise(
+        self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
+    ) -> Coroutine[Any, Any, Lease]:
+        """Take `permits` at once and return their lease; raise `AcquireTimeout`, which names the holders, if
+        they could not be taken in time.
+
+        The arguments are those of `acquire`.
+        """
+        return self._acquire_or_raise(self._core.client.runtime.owner(), blocking, timeout, permits)
+
+    async def _acquire_or_raise(
+        self, owner: Owner, blocking: bool, timeout: float | None, permits: int
+    ) -> Lease:
+        attempt = self._core.attempt(blocking, timeout, permits=permits, owner=owner)
+        lease = await attempt.run()
+        if lease is None:
+            raise await attempt.timed_out()
+        return _own(lease)._belong_to(owner)
+
+    @_coroutine_function
     def release(self, n: int = 1) -> Coroutine[Any, Any, None]:
         """Release `n` permits: first those that the caller took last, then others that were taken through
         this object.
@@ -429,6 +474,22 @@ class MultiLock(MultiLockMixin, _Decorator):
         leases = await self._core.attempt(blocking, timeout, owner).run()
         if leases is None:
             return None
+        return MultiLease(self._core, [_own(lease)._belong_to(owner) for lease in leases])
+
+    @_coroutine_function
+    def acquire_or_raise(self, blocking: bool = True, timeout: float = -1) -> Coroutine[Any, Any, MultiLease]:
+        """Take all of them within one timeout and return their leases; raise `AcquireTimeout`, and hold none,
+        if that fails.
+
+        The arguments are those of `acquire`.
+        """
+        return self._acquire_or_raise(self._core.client.runtime.owner(), blocking, timeout)
+
+    async def _acquire_or_raise(self, owner: Owner, blocking: bool, timeout: float) -> MultiLease:
+        attempt = self._core.attempt(blocking, timeout, owner)
+        leases = await attempt.run()
+        if leases is None:
+            raise await attempt.timed_out()
         return MultiLease(self._core, [_own(lease)._belong_to(owner) for lease in leases])
 
     @_coroutine_function
@@ -794,9 +855,11 @@ class Client(
 
     # ---- for operators -------------------------------------------------------------
 
-    async def inspect(self, name: str) -> Queue:
-        """Ask the store who holds the resource and who waits for it, in order."""
-        return await watching.inspected(self._core, name)
+    async def inspect(self, name: str, *, limit: int | None = None) -> Queue:
+        """Ask the store who holds the resource and who waits for it, in order; with `limit`, only so many of
+        them.
+        """
+        return await watching.inspected(self._core, name, limit)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[str]:
         """Yield the names of all resources that are held or waited for, in order; they are read page by
@@ -858,6 +921,8 @@ def connect(
     ttl: float | None = None,
     connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
+    log: bool = True,
+    call_site: str | None = None,
     keeper: Literal["thread", "task"] = "thread",
 ) -> Client:
     """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
@@ -876,21 +941,33 @@ def connect(
       with `blocking=False`. From then on connecting counts within the timeout of a call, and `blocking=False`
       gives it as long as the last connection took, and a second. Embedded stores have no use for it.
     - `listener`: called with every event, besides what is written to the log `interlock`.
+    - `log`: False writes nothing to the log; then only the listener hears of events.
+    - `call_site`: shown to operators as the place from which locks are taken, instead of the thread and the
+      line of code: for a program whose own lines tell nobody anything.
     - `keeper`: "thread" renews leases from a thread, so that a busy event loop does not lose them; "task"
       renews them from a task of the loop, for programs that must not start threads.
     """
     if keeper not in ("thread", "task"):
         raise ValueError(f"keeper is 'thread' or 'task', not {keeper!r}")
     load_parts()
-    listen = Log(listener)
+    listen = Log(listener) if log else listener
     report = callback_reporter(listen)
     runtime = Tasks(report)
+    if call_site is not None:
+        runtime.who = described_at(call_site)
     store = urls.open_store(url, runtime, asynchronous=True, connect_timeout=connect_timeout)
     keeping = Threads(report) if keeper == "thread" else runtime
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
     client = Client(core, urls.named(url))
-    options = {"ttl": ttl, "listener": listener, "keeper": keeper, "connect_timeout": connect_timeout}
+    options = {
+        "ttl": ttl,
+        "connect_timeout": connect_timeout,
+        "keeper": keeper,
+        "listener": listener,
+        "log": log,
+        "call_site": call_site,
+    }
     client._origin = (connect, urls.settled(url), options)
     return client
 

@@ -41,6 +41,7 @@ from interlock._core.client import Client as CoreClient
 from interlock._core.drive import drive
 from interlock._core.reentry import Entry, Reentrant
 from interlock._runtime import lifetimes
+from interlock._runtime.identity import described_at
 from interlock._runtime.statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
@@ -89,6 +90,14 @@ class Lease(LeaseMixin):
         Raises `LeaseLost` if the lease was lost, and `StoreUnavailable` if the store does not answer.
         """
         drive(self._renew_now())
+
+    def wait_for_loss(self, timeout: float | None = None) -> bool:
+        """Wait until the lease is lost or released; return False after `timeout` seconds (default: never).
+
+        It watches the store, so that an eviction is noticed at once; otherwise a holder learns of it when the
+        lease is renewed.
+        """
+        return drive(self._wait_for_loss(timeout))
 
     def release(self) -> None:
         """Give the resource back.
@@ -220,6 +229,26 @@ class _AnyLock(LockMixin, _Body):
                 raise
             raise
 
+    def acquire_or_raise(self, blocking: bool = True, timeout: float = -1) -> Lease:
+        """Take the lock and return its lease; raise `AcquireTimeout`, which names the holder, if it could not
+        be taken in time.
+
+        The arguments are those of `acquire`.
+        """
+        attempt = self._core.attempt(blocking, timeout)
+        try:
+            lease: Lease | None = drive(attempt.run())
+            if lease is None:
+                raise drive(attempt.timed_out())
+            return lease
+        except BaseException:  # as in acquire
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
+            raise
+
     def release(self) -> None:
         """Release the lease that the calling thread or task took; if it took none, the one that this object
         holds.
@@ -309,6 +338,28 @@ class Semaphore(SemaphoreMixin, _Body):
                 raise
             raise
 
+    def acquire_or_raise(
+        self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1
+    ) -> Lease:
+        """Take `permits` at once and return their lease; raise `AcquireTimeout`, which names the holders, if
+        they could not be taken in time.
+
+        The arguments are those of `acquire`.
+        """
+        attempt = self._core.attempt(blocking, timeout, permits=permits)
+        try:
+            lease = drive(attempt.run())
+            if lease is None:
+                raise drive(attempt.timed_out())
+            return _own(lease)
+        except BaseException:  # as in acquire
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
+            raise
+
     def release(self, n: int = 1) -> None:
         """Release `n` permits: first those that the caller took last, then others that were taken through
         this object.
@@ -342,6 +393,26 @@ class MultiLock(MultiLockMixin, _Decorator):
         try:
             leases = drive(attempt.run())
             return None if leases is None else MultiLease(self._core, [_own(lease) for lease in leases])
+        except BaseException:  # as in Lock.acquire
+            try:
+                drive(attempt.undo())
+            except BaseException:  # a second Ctrl-C: the keeper does the rest
+                attempt._abandon()
+                raise
+            raise
+
+    def acquire_or_raise(self, blocking: bool = True, timeout: float = -1) -> MultiLease:
+        """Take all of them within one timeout and return their leases; raise `AcquireTimeout`, and hold none,
+        if that fails.
+
+        The arguments are those of `acquire`.
+        """
+        attempt = self._core.attempt(blocking, timeout)
+        try:
+            leases = drive(attempt.run())
+            if leases is None:
+                raise drive(attempt.timed_out())
+            return MultiLease(self._core, [_own(lease) for lease in leases])
         except BaseException:  # as in Lock.acquire
             try:
                 drive(attempt.undo())
@@ -698,11 +769,13 @@ class Client(
 
     # ---- for operators -------------------------------------------------------------
 
-    def inspect(self, name: str) -> Queue:
-        """Ask the store who holds the resource and who waits for it, in order."""
+    def inspect(self, name: str, *, limit: int | None = None) -> Queue:
+        """Ask the store who holds the resource and who waits for it, in order; with `limit`, only so many of
+        them.
+        """
         from interlock._core import watching
 
-        return drive(watching.inspected(self._core, name))
+        return drive(watching.inspected(self._core, name, limit))
 
     def scan(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of all resources that are held or waited for, in order; they are read page by
@@ -768,6 +841,8 @@ def connect(
     ttl: float | None = None,
     connect_timeout: float | None = None,
     listener: Callable[[events.Event], object] | None = None,
+    log: bool = True,
+    call_site: str | None = None,
 ) -> Client:
     """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
     file.
@@ -785,30 +860,33 @@ def connect(
       with `blocking=False`. From then on connecting counts within the timeout of a call, and `blocking=False`
       gives it as long as the last connection took, and a second. Embedded stores have no use for it.
     - `listener`: called with every event, besides what is written to the log `interlock`.
+    - `log`: False writes nothing to the log; then only the listener hears of events.
+    - `call_site`: shown to operators as the place from which locks are taken, instead of the thread and the
+      line of code: for a program whose own lines tell nobody anything.
     """
-    from interlock._support.log import Log  # here, not above: `import interlock` stays light
-
-    client = _connected(url, ttl, Log(listener), connect_timeout)
-    options = {"ttl": ttl, "listener": listener, "connect_timeout": connect_timeout}
-    client._origin = (connect, urls.settled(url), options)
-    return client
-
-
-def _connected(
-    url: urls.URLOrClient | None,
-    ttl: float | None,
-    listen: Callable[[events.Event], object],
-    connect_timeout: float | None = None,
-) -> Client:
-    """Return a client whose events go to `listen` alone, and not to the log."""
-    from interlock._support.log import callback_reporter
+    from interlock._support.log import (  # here, not above: `import interlock` stays light
+        Log,
+        callback_reporter,
+    )
 
     load_parts()
+    listen = Log(listener) if log else listener
     runtime = blocking_runtime(callback_reporter(listen))
+    if call_site is not None:
+        runtime.who = described_at(call_site)
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
     core = CoreClient(store, runtime, runtime.for_keeper(), ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
-    return Client(core, urls.named(url))
+    client = Client(core, urls.named(url))
+    options = {
+        "ttl": ttl,
+        "connect_timeout": connect_timeout,
+        "listener": listener,
+        "log": log,
+        "call_site": call_site,
+    }
+    client._origin = (connect, urls.settled(url), options)
+    return client
 
 
 def _own(lease: lease_core.Lease) -> Lease:

@@ -133,6 +133,7 @@ def test_the_options_of_a_factory_are_listed_with_their_defaults() -> None:
             "max_hold": None,
             "min_hold": None,
             "on_lost": None,
+            "note": "",
         }
         for name, factory in public(client).items():
             kinds = (

@@ -26,7 +26,7 @@ def sync(client: interlock.Client) -> None:
     client.lock("x").acquire().token  # error: union-attr
     client.lock("x", on_lost=lambda: None)  # error: arg-type, misc
     client.semaphore("x", capacity="3")  # error: arg-type
-    client.rwlock("x", min_hold=1)  # error: call-arg
+    client.multilock(["x"], min_hold=1)  # error: call-arg
     client.once("x", timeout=5)  # error: call-arg
     client.lock("x", on_lost=lost_on_a_loop)  # error: arg-type
     client.rwlock("x").read().aquire()  # error: attr-defined

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from interlock._core.once import OnceHolding
     from interlock._core.register import Cell, EventCell, LatchCell
     from interlock.errors import Skipped
+    from interlock.store import Store
 
 
 PARTS = (
@@ -434,6 +435,11 @@ class ClientMixin(
         """What the store promises, as data: how far it reaches, whether it is fair, what a token survives."""
         return self._core.store.traits
 
+    @property
+    def store(self) -> Store:
+        """The store itself, for tools that need what this API does not offer; see `interlock.store.Store`."""
+        return self._core.store
+
     def lock(
         self,
         name: str,
@@ -445,6 +451,7 @@ class ClientMixin(
         max_hold: float | None = None,
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> LockT:
         """Make a lock on the resource `name`. Over a function, parts of it come from the arguments:
         "ship:{order_id}".
@@ -458,8 +465,9 @@ class ClientMixin(
         - `min_hold`: the resource stays taken for at least this many seconds, even if it is released before.
         - `on_lost`: called once with the lease, if the lease is lost. In `interlock.aio` it may be a
           coroutine function.
+        - `note`: one line of text that `inspect` shows beside the holder, for operators.
         """
-        asked = (ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        asked = (ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         settings = USUAL if asked == NOTHING else Settings(*asked)
         return made(self._lock_type, Holding(self._core, name, settings, passes=True))
 
@@ -474,12 +482,13 @@ class ClientMixin(
         max_hold: float | None = None,
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> RLockT:
         """Make a lock that its owner, a thread or a task, may take again.
 
         All rlocks of this client on one `name` count together. The options are those of `lock`.
         """
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         return made(self._rlock_type, Reentrant(Holding(self._core, name, settings, passes=True)))
 
     def rwlock(
@@ -491,10 +500,12 @@ class ClientMixin(
         renew: bool = True,
         fair: bool = True,
         max_hold: float | None = None,
+        min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> RWLockT:
         """Make a read-write lock: take its `.read()` or its `.write()`. The options are those of `lock`."""
-        settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         return made(
             self._rwlock_type,
             Holding(self._core, name, settings, permits=1, capacity=EVERYTHING),
@@ -513,12 +524,13 @@ class ClientMixin(
         max_hold: float | None = None,
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> SemaphoreT:
         """Make a semaphore of `capacity` permits. The other options are those of `lock`.
 
         All who use one name must agree on its capacity; the others get `SettingsMismatch`.
         """
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         return made(
             self._semaphore_type,
             SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=False),
@@ -536,12 +548,13 @@ class ClientMixin(
         max_hold: float | None = None,
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> BoundedSemaphoreT:
         """Make a semaphore that refuses to take back permits it never gave out.
 
         The options are those of `semaphore`.
         """
-        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost)
+        settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         return made(
             self._bounded_semaphore_type,
             SemaphoreHolding(self._core, name, settings, capacity=capacity, bounded=True),
@@ -557,6 +570,7 @@ class ClientMixin(
         fair: bool = True,
         max_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> MultiLockT:
         """Make a lock on all of `names`: it takes all of them within one timeout, or none.
 
@@ -564,7 +578,7 @@ class ClientMixin(
         """
         from interlock._core.multilock import Multi
 
-        settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost)
+        settings = Settings(ttl, timeout, renew, fair, max_hold, None, on_lost, note)
         return made(self._multilock_type, Multi(self._core, names, settings))
 
     def once(
@@ -576,6 +590,7 @@ class ClientMixin(
         max_hold: float | None = None,
         min_hold: float | None = None,
         on_lost: Callable[[LeaseT], object] | None = None,
+        note: str = "",
     ) -> OnceT:
         """Make a decorator, or a context manager, whose body runs once at a time among all workers; the
         others skip it.
@@ -589,7 +604,7 @@ class ClientMixin(
         """
         from interlock._core.once import Once as OnceCore
 
-        settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost)
+        settings = Settings(ttl, 0.0, renew, True, max_hold, min_hold, on_lost, note)
         return made(self._once_type, OnceCore(self._core, name, settings))
 
     def election(

@@ -102,7 +102,7 @@ class Holding:
             # A single try must not enter the queue: it would only leave again.
             terms.fair and wait != 0.0,
             terms.place_ttl,
-            note,
+            note or terms.note,
             runtime.who(owner),
             1 if wait == 0.0 else terms.block,
         )

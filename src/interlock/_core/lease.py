@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from interlock._core.holding import Holding
 
 
+WATCH_AGAIN = 10.0  # seconds that one wait for a removal of the claim lasts
+WATCH_PAUSE = 0.2  # seconds between two questions, whatever ends the waits
 SIGNED_AFTER = 1.0  # seconds after which an heir that still holds tells the store who it is
 
 
@@ -198,6 +200,12 @@ class Lease:
         if self._state not in FINAL and self._holding.client.runtime.now() >= self._deadline:
             self._lapse()
         return self._state
+
+    @property
+    def cause(self) -> str:
+        """Why the lease was lost, as in `LeaseLost`; "" as long as it was not lost."""
+        _ = self.state  # the clock may say so only now
+        return self._cause
 
     def remaining(self) -> float:
         """Return the seconds until the lease ends unless it is renewed; 0.0 once it is lost or released."""
@@ -490,6 +498,37 @@ class Lease:
         answer = await client.renew_one(Renewal(self.resource, self.id, self.ttl, note), IO_TIMEOUT)
         self._on_reply(asked, answer)
         self.check()
+
+    async def _wait_for_loss(self, timeout: float | None) -> bool:
+        """Watch the store; the keeper learns of an eviction only when it renews the lease. See the faces."""
+        client, runtime = self._holding.client, self._runtime
+        seconds = timing.checked_timeout(timeout)
+        until = FOR_EVER if seconds is None else runtime.now() + seconds
+        while self.state not in FINAL:
+            client.check_open()
+            asked = runtime.now()
+            if asked >= until:
+                return False
+            limit = min(WATCH_AGAIN, until - asked)
+            try:
+                await client.store.wait(self._claim, None, limit)
+                if runtime.now() - asked < limit:  # something has happened to the claim
+                    await self._verify()
+            except StoreUnavailable:
+                pass  # the keeper deals with it
+            await runtime.sleep(max(0.0, min(WATCH_PAUSE, until - runtime.now())))
+        return True
+
+    async def _verify(self) -> None:
+        """Ask the store whether the claim stands; it lives longer by that only if it is renewed anyway."""
+        if self.state in FINAL:
+            return
+        terms = self._holding.terms
+        renewed = terms.renew and terms.max_hold is None and self._owner.alive()
+        self._last_try = asked = self._runtime.now()
+        ttl = self.ttl if renewed else max(0.001, self._deadline - asked)
+        answer = await self._holding.client.renew_one(Renewal(self.resource, self.id, ttl), IO_TIMEOUT)
+        self._on_reply(asked, answer)
 
     async def _shrink(self, permits: int, timeout: float = IO_TIMEOUT) -> None:
         """Give back a part of the lease: keep only `permits` of it."""

@@ -10,7 +10,7 @@ LONGEST = 1024
 """Bytes of UTF-8 in the longest name."""
 
 MOST_WORDS = 4096
-"""Bytes of UTF-8 in a candidate's value or an operator's reason."""
+"""Bytes of UTF-8 in a note, a candidate's value or an operator's reason."""
 
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
@@ -60,6 +60,16 @@ def printable_name(name: object) -> str:
     if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
         raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
     return str(name)  # a subclass's own equality must not decide who shares a lock
+
+
+def checked_note(note: object) -> str:
+    """A note, if it is one line of printable text that every store can keep; InvalidSetting or TypeError
+    otherwise.
+    """
+    words = checked_words(note, "a note")
+    if not words.isprintable():
+        raise InvalidSetting(f"a note is one line of printable text, not {ascii(words)[:80]}")
+    return words
 
 
 def checked_words(words: object, what: str) -> str:

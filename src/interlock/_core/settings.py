@@ -19,9 +19,10 @@ class Settings:
     max_hold: float | None = None
     min_hold: float | None = None
     on_lost: Callable[[Any], object] | None = None
+    note: str = ""
 
 
-NOTHING = (None, None, True, True, None, None, None)
+NOTHING = (None, None, True, True, None, None, None, "")
 """The options of a lock for which nothing was asked, in the order above."""
 
 USUAL = Settings(*NOTHING)

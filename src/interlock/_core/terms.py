@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock._core import timing
 from interlock._core.cohort import BLOCK
+from interlock._core.names import checked_note
 from interlock._core.settings import Settings
 from interlock.errors import InvalidSetting, Unsupported
 from interlock.model import EVERYTHING, Traits
@@ -24,6 +25,7 @@ class Terms:
         "fair",
         "max_hold",
         "min_hold",
+        "note",
         "on_lost",
         "permits",
         "place_ttl",
@@ -52,10 +54,11 @@ class Terms:
         self.renew = settings.renew
         self.fair = settings.fair and traits.fair  # whether its claims queue
         self.on_lost: Callable[[Any], object] | None = settings.on_lost
+        self.note = checked_note(settings.note)
         # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are
         # passed on.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
-        self.block = BLOCK if passes and plain and traits.blocks else 1
+        self.block = BLOCK if passes and plain and not self.note and traits.blocks else 1
         self._check(traits)
 
     def _check(self, traits: Traits) -> None:

@@ -38,9 +38,11 @@ async def watched(client: Client, name: str, seen: Queue | None, timeout: float 
     return await changed(client, printable_name(name), seen, timing.checked_timeout(timeout))
 
 
-async def inspected(client: Client, name: str) -> Queue:
+async def inspected(client: Client, name: str, limit: int | None = None) -> Queue:
     client.check_open()
-    return as_present_holders(await client.store.inspect(printable_name(name)))
+    if limit is not None:
+        timing.checked_count(limit, "limit")
+    return as_present_holders(await client.store.inspect(printable_name(name), limit=limit))
 
 
 async def page(client: Client, prefix: str, after: str) -> list[str]:

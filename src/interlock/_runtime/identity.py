@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from types import CodeType, FrameType
@@ -148,6 +149,18 @@ def describe(owner: Owner) -> str:
     who = f"[{_host or _quoted_host()},{process.pid},{name},{site.place}]"
     site.described = (owner, process, who)
     return who
+
+
+def described_at(site: str) -> Callable[[Owner], str]:
+    """A `describe` for programs whose own threads and lines tell nobody anything: `site` stands for both."""
+    if not isinstance(site, str):
+        raise TypeError(f"call_site is a str, not {type(site).__name__}")
+    quoted = quote(site)
+
+    def describe(owner: Owner) -> str:
+        return f'[{_host or _quoted_host()},{_process.pid},"",{quoted}]'
+
+    return describe
 
 
 def _site(frame: FrameType) -> Site:

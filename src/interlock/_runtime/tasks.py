@@ -264,7 +264,7 @@ class Tasks:
         owner: TaskOwner = getattr(task, "_interlock_owner", None) or _new_owner(task)
         return owner if owner._task() is task else TaskOwner(task)
 
-    who = staticmethod(identity.describe)
+    who: Callable[[Owner], str] = staticmethod(identity.describe)
 
     def mutex(self) -> Mutex:
         return new_mutex()  # the keeper's thread meets us there

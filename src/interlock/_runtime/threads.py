@@ -136,7 +136,7 @@ class Threads:
 
     owner = runner = staticmethod(identity.thread_owner)
 
-    who = staticmethod(identity.describe)
+    who: Callable[[Owner], str] = staticmethod(identity.describe)
 
     def mutex(self) -> Mutex:
         return new_mutex()

@@ -58,10 +58,14 @@ class Log:
         return "logging" in modules and wanted(DEBUG)
 
 
-def callback_reporter(listen: Callable[[Event], object]) -> Callable[[BaseException, Any], None]:
+def callback_reporter(
+    listen: Callable[[Event], object] | None,
+) -> Callable[[BaseException, Any], None] | None:
     """Return the function that a runtime calls with the error and the lease when a user's callback has
-    failed.
+    failed; None if nobody listens.
     """
+    if listen is None:
+        return None
 
     def report(error: BaseException, lease: Any) -> None:
         listen(CallbackFailed(repr(error), lease.resource, error))

@@ -7,37 +7,28 @@ next renewal may be ten seconds away.
 from __future__ import annotations
 
 import threading
+import time
 
-from interlock._core.client import Client
-from interlock._core.drive import drive
-from interlock._core.states import FINAL
 from interlock.blocking import Lease
-from interlock.errors import InterlockError, NotHeld
+from interlock.errors import ClientClosed, InterlockError
 
-LOOK_AGAIN = 10.0  # seconds one wait lasts
-AT_MOST_EVERY = 0.2  # seconds between questions, whatever wakes us
+TRY_AGAIN = 1.0  # seconds after which a store that cannot be used is asked again
 
 
-def watch(client: Client, lease: Lease, over: threading.Event) -> None:
-    """Watch from a thread of its own until the lease has ended or `over` is set.
+def watch(lease: Lease) -> None:
+    """Watch from a thread of its own until the lease has ended.
 
     A loss is reported by the lease itself.
     """
-    threading.Thread(
-        target=_watch, args=(client, lease, over), name="interlock-eviction", daemon=True
-    ).start()
+    threading.Thread(target=_watch, args=(lease,), name="interlock-eviction", daemon=True).start()
 
 
-def _watch(client: Client, lease: Lease, over: threading.Event) -> None:
-    while not over.is_set() and lease.state not in FINAL:
-        asked = client.runtime.now()
+def _watch(lease: Lease) -> None:
+    ended = False
+    while not ended:
         try:
-            drive(client.store.wait(lease._claim, None, LOOK_AGAIN))
-            if client.runtime.now() - asked < LOOK_AGAIN and not over.is_set():
-                lease.renew()
-        except NotHeld:
+            ended = lease.wait_for_loss()
+        except ClientClosed:
             return
-        except InterlockError:
-            # The store is away, or the client closed: the keeper deals with the one, `over` tells the other.
-            pass
-        over.wait(AT_MOST_EVERY)
+        except InterlockError:  # the keeper deals with it
+            time.sleep(TRY_AGAIN)

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from argparse import Namespace
 from contextlib import suppress
+from typing import Any
 
 from interlock import events, urls
-from interlock._core.attempt import Attempt
-from interlock._core.drive import drive
-from interlock._core.holding import Holding
 from interlock._core.names import checked_name
-from interlock._core.settings import Settings
-from interlock._core.states import State
-from interlock._core.timing import RENEWALS, checked_count
 from interlock._support import clock
-from interlock._support.record import replaced
 from interlock._support.wording import duration
-from interlock.blocking import Client, Lease, _connected
+from interlock.blocking import Client, Lease, connect
 from interlock.cli import (
     eviction_watch,
     exit_codes,
@@ -48,10 +41,10 @@ from interlock.errors import (
     Unsupported,
 )
 from interlock.model import EVERYTHING
-from interlock.who import Who
 
 KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
 CHANGES_OF_KIND = 20
+LONGEST_NOTE = 255  # letters of a program's name
 
 
 def run(options: Namespace, console: Console) -> int:
@@ -87,7 +80,14 @@ class Run:
         self._reported_waiting = False
 
     def go(self) -> int:
-        client = self._client = _connected(self._options.url, self._options.ttl, self._listen)
+        client = self._client = connect(
+            self._options.url,
+            ttl=self._options.ttl,
+            listener=self._listen,
+            log=False,
+            # A line of the script that started Python tells nobody anything.
+            call_site="interlock run",
+        )
         self._name_store()
         try:
             if client.traits.reach == "process":
@@ -149,27 +149,22 @@ class Run:
         return self._attempt(client, capacity, until)
 
     def _attempt(self, client: Client, capacity: int, until: float | None) -> Lease:
-        options = self._options
-        if options.capacity is not None:
-            permits = options.permits or 1
-            if permits > checked_count(capacity, "--capacity"):
-                raise InvalidSetting(f"--permits {permits} can never fit into --capacity {capacity}")
-        else:
-            permits = 1 if options.shared else capacity
-        settings = Settings(options.ttl, min_hold=options.min_hold or None, on_lost=self._on_lost)
-        holding = Holding(client._core, options.name, settings, permits=permits, capacity=capacity)
-        left = None if until is None else max(0.0, until - clock.now())
+        """Take a lock, a read-write lock or a semaphore, whichever has this capacity."""
+        options, self._capacity = self._options, capacity
         # The program's name alone: its arguments may hold what others must not read.
+        note = formatting.printable(os.path.basename(options.argv[0]))[:LONGEST_NOTE]
         blocking = not (options.nonblock or options.once)
-        attempt = holding.attempt(blocking, left, note=os.path.basename(options.argv[0]))
-        _sign(attempt)
-        self._capacity = capacity
-        try:
-            lease = drive(attempt.acquire_or_raise())
-        except BaseException:
-            drive(attempt.undo())
-            raise
-        assert isinstance(lease, Lease)
+        timeout = -1 if until is None or not blocking else max(0.0, until - clock.now())
+        common: Any = {"min_hold": options.min_hold or None, "on_lost": self._on_lost, "note": note}
+        if options.capacity is not None:
+            permits = _checked_permits(options.permits or 1, capacity)
+            semaphore = client.semaphore(options.name, capacity, **common)
+            lease = semaphore.acquire_or_raise(blocking, timeout, permits=permits)
+        elif capacity == EVERYTHING:
+            both = client.rwlock(options.name, **common)
+            lease = (both.read() if options.shared else both.write()).acquire_or_raise(blocking, timeout)
+        else:
+            lease = client.lock(options.name, **common).acquire_or_raise(blocking, timeout)
         self._acquired = True
         return lease
 
@@ -182,27 +177,25 @@ class Run:
         may be less than the grace: the warden would end the command before the first renewal.
         """
         ttl = self._options.ttl
-        if termination.term_at(lease.deadline, ttl, self._grace) - clock.now() < ttl / RENEWALS:
+        if termination.term_at(lease.deadline, ttl, self._grace) - clock.now() < termination.renew_every(ttl):
             with suppress(StoreUnavailable):  # then the warden knows best how much time is left
                 lease.renew()
 
     def _hold(self, client: Client, lease: Lease) -> int:
         self._stretch(lease)
-        over = threading.Event()
-        eviction_watch.watch(client._core, lease, over)
+        eviction_watch.watch(lease)
         try:
             # Where the store frees the locks of a dead process at once, the command must count as a part of
             # ours.
-            self._command.start(lease.token, lease.deadline, client._core.store.liveness_byte())
+            self._command.start(lease.token, lease.deadline, client.store.liveness_byte())
             status, ended = self._follow(lease)
-            lost = ended or lease.state is State.LOST
+            lost = ended or lease.cause != ""
         except ExecFailed as failed:
             code = exit_codes.of_exec(failed.errno)
             command = formatting.printable(urls.without_password(self._options.argv[0]))
             self._console.error(f"{command}: {failed}", code)
             return code
         finally:
-            over.set()
             self._signals.stop()
             lost_by_store = self._release(lease)
         own = os.waitstatus_to_exitcode(status)
@@ -248,7 +241,7 @@ class Run:
 
     def _release(self, lease: Lease) -> bool:
         """Give the resource back; True if the store had let others in before."""
-        held = lease.state is not State.LOST
+        held = not lease.cause
         try:
             lease.release()
         except LeaseLost as loss:
@@ -274,7 +267,7 @@ class Run:
 
     def _loss(self, lease: Lease, ended: bool, code: int) -> str:
         what = f"the command {'was' if ended else 'has'} ended (with code {code})"
-        if lease._cause:
+        if lease.cause:
             return f"{formatting.printable(str(lease.loss()))}; {what}"
         name = formatting.printable(lease.resource)
         return f"{name}: no renewal was answered in time; {what}, before its lease could end"
@@ -293,7 +286,7 @@ class Run:
             if self._reported_waiting or (self._options.quiet and not self._console.json):
                 return  # once, though a change of kind made us ask anew
             self._reported_waiting = True
-            event = wait_notice.with_holder(event, self._client._core)
+            event = wait_notice.with_holder(event, self._client)
         if self._console.json:
             names: tuple[str, ...] = event.__match_args__
             data = {name: json_output.of_value(getattr(event, name)) for name in names}
@@ -323,12 +316,13 @@ def _life(event: events.Acquired | events.Released) -> str:
     return f"{name}: released after {duration(event.held)}"
 
 
-def _sign(attempt: Attempt) -> None:
-    """Say `interlock run` for the call site: a line of the script that started Python tells nobody
-    anything.
-    """
-    who = Who.parse(attempt.claim.who)
-    attempt.claim = replaced(attempt.claim, who=replaced(who, thread="", site="interlock run").pack())
+def _checked_permits(permits: int, capacity: int) -> int:
+    """The permits, if they fit into a capacity that stores can keep."""
+    if capacity >= EVERYTHING:
+        raise InvalidSetting(f"--capacity must be between 1 and {EVERYTHING - 1}, not {capacity}")
+    if permits > capacity:
+        raise InvalidSetting(f"--permits {permits} can never fit into --capacity {capacity}")
+    return permits
 
 
 class ExecFailed(Exception):

@@ -21,6 +21,11 @@ def margin(ttl: float) -> float:
     return min(0.5, ttl / 20)
 
 
+def renew_every(ttl: float) -> float:
+    """Seconds between two renewals of a lease."""
+    return ttl / 3
+
+
 def checked_grace(grace: float | None, ttl: float) -> float:
     """The grace that was asked for, or a quarter of the ttl; `InvalidSetting` if the ttl has no room for
     it.

@@ -6,8 +6,6 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from interlock._core.drive import drive
-from interlock._core.signature import as_present_holders
 from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import exit_codes, formatting, json_output, screen, target_store
@@ -105,11 +103,7 @@ class Snapshots:
 
     def _take(self) -> Snapshot:
         names = list(self._client.scan(self._prefix))
-        store = self._client._core.store
-        found = [
-            as_present_holders(drive(store.inspect(name, limit=MOST_CLAIMS)))
-            for name in names[:MOST_RESOURCES]
-        ]
+        found = [self._client.inspect(name, limit=MOST_CLAIMS) for name in names[:MOST_RESOURCES]]
         queues = [queue for queue in found if queue.standings]
         self._remember(queues)
         cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)

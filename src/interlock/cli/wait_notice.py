@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from interlock._core.client import Client
-from interlock._core.drive import drive
-from interlock._core.signature import as_present_holders
 from interlock._support.record import replaced
+from interlock.blocking import Client
 from interlock.cli import formatting
 from interlock.errors import InterlockError
 from interlock.events import Waiting
@@ -20,7 +18,7 @@ def with_holder(event: Waiting, client: Client) -> Waiting:
     if event.holder is not None:
         return event
     try:
-        queue = as_present_holders(drive(client.store.inspect(event.resource, limit=1)))
+        queue = client.inspect(event.resource, limit=1)
     except InterlockError:
         return event  # the acquire meets the same error, and reports it
     return replaced(event, holder=next(iter(queue.holders), None))

@@ -6,7 +6,6 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
-from interlock._core.outline import outline
 from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import formatting, json_output, target_store
@@ -47,7 +46,7 @@ def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]
         names = set(client.scan())
         for name in sorted(names | set(seen)):
             queue = client.inspect(name)
-            if outline(queue) != outline(seen.get(name)):
+            if any(differences(seen.get(name), queue)):
                 yield queue
             if queue.standings:
                 seen[name] = queue

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock._support import clock
-from interlock.blocking import _connected
+from interlock.blocking import connect
 from interlock.lab.demo.crew import CAN_PAUSE, Crew, Member
 from interlock.lab.demo.ledger import Ledger, Write, free
 from interlock.lab.demo.pace import Pace
@@ -34,7 +34,7 @@ class Story:
         self.screen = screen
         self.locks = str(folder / "locks.db")
         url = "sqlite:///" + self.locks
-        self.client = _connected(url, pace.ttl, lambda event: None)
+        self.client = connect(url, ttl=pace.ttl, log=False)
         self.ledger = Ledger(str(folder / "ledger.db"))
         self.crew = Crew(folder, url, self.ledger.path, pace)
         self.evidence = Evidence(pace.ttl, WORKERS)

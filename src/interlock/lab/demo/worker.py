@@ -12,7 +12,7 @@ import threading
 
 import interlock
 from interlock._support import clock
-from interlock.blocking import _connected
+from interlock.blocking import connect
 from interlock.lab.demo.ledger import Ledger
 from interlock.lab.demo.report import CAPACITY, LEDGER, PRINTERS, Kind, Report
 
@@ -24,7 +24,7 @@ class Worker:
 
     def __init__(self, name: str, url: str, ledger: str, ttl: float, think: float, printing: float) -> None:
         self.name = name
-        self.client = _connected(url, ttl, lambda event: None)
+        self.client = connect(url, ttl=ttl, log=False)
         self.ledger = Ledger(ledger)
         self.think = think
         self.printing = printing
