@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,28 +12,13 @@ import pytest
 import interlock
 from interlock._runtime.threads import Threads
 from tests.attacks.stage import eventually
+from tests.forked_child import in_a_child
 from tests.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
 ]
-
-
-def in_a_child(work: Callable[[], object]) -> object:
-    """What `work` says in a forked child."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writing, repr(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        answer = pipe.read()
-    os.waitpid(pid, 0)
-    return answer
 
 
 def test_a_child_that_closes_its_client_leaves_the_parents_waiters_alone(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -16,6 +14,7 @@ from interlock import aio
 from interlock._core.states import LeaseEvent, State
 from interlock.testing.lag import at_most, stretched
 from tests.attacks.stage import AsyncStage, Stage, eventually
+from tests.ended_loops import abandon
 from tests.patience import PATIENCE
 
 
@@ -133,12 +132,6 @@ def held(lock: interlock.Lock) -> interlock.Lease:
     lease = lock.acquire()
     assert lease
     return lease
-
-
-def abandon(task: asyncio.Task[Any]) -> None:
-    """End what the loop left in the middle, as the interpreter would."""
-    with suppress(RuntimeError):
-        task.get_coro().close()
 
 
 def interlock_client(stage: AsyncStage) -> interlock.Client:

@@ -27,7 +27,7 @@ from interlock.backends.kit.listing import BULK
 from interlock.errors import ClientClosed, Evicted, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from interlock.testing.servers.etcd import EtcdCluster, running
-from tests.etcd.test_herd import received
+from tests.etcd.metrics import received
 from tests.patience import PATIENCE, until
 
 MANY = 60

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from statistics import median
-from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
@@ -14,30 +12,14 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.testing.servers.etcd import EtcdCluster, running
-from tests.patience import PATIENCE
+from tests.etcd.metrics import received
 
-HANDLED = re.compile(
-    r'^grpc_server_msg_received_total\{grpc_method="(\w+)",grpc_service="etcdserverpb\.\w+",grpc_type="\w+"\} (\S+)$',
-    re.MULTILINE,
-)
-BACKGROUND = ("Status", "LeaseGrant", "LeaseKeepAlive", "LeaseTimeToLive")
 """Sent by clients whether or not anything is handed on. (A keep-alive is confirmed by a Range, which is counted.)"""
 
 ASLEEP = 1.2  # seconds; longer than `LONG_WAIT`, after which a waiter asks once more
 DONE = 0.2  # seconds after a hand-off
 LOOKS = 4
 HAND_OFFS = 7
-
-
-def received(cluster: EtcdCluster) -> Counter[str]:
-    """How many messages all members have received from clients, by method."""
-    found: Counter[str] = Counter()
-    for member in cluster.members:
-        with urlopen(f"http://127.0.0.1:{member.port}/metrics", timeout=PATIENCE) as answer:
-            for method, number in HANDLED.findall(answer.read().decode()):
-                if method not in BACKGROUND:
-                    found[method] += int(float(number))
-    return found
 
 
 async def asleep(cluster: EtcdCluster, seconds: float) -> Counter[str]:

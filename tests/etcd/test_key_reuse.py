@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
@@ -18,11 +18,10 @@ from interlock.backends.etcd.algorithm import renewals, waits
 from interlock.backends.etcd.algorithm.releases import withdraw
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
-from interlock.backends.etcd.wire.messages import REVOKE, TXN, Method, RangeAnswer, get
+from interlock.backends.etcd.wire.messages import REVOKE, Method, RangeAnswer
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.values import Entry
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
@@ -32,78 +31,9 @@ from interlock.errors import InterlockError, LeaseLost, StoreUnavailable, Unreac
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
 from interlock.store import WAITERS
 from interlock.testing.servers.etcd import EtcdCluster
+from tests.environment import environment
+from tests.etcd.wire import Wire, used
 from tests.patience import PATIENCE, until
-from tests.redis.test_connecting import environment
-
-
-class Wire:
-    """What a client sends to the servers: it is recorded, and can be sent again, held back, or left without an answer."""
-
-    def __init__(self, client: Client) -> None:
-        store = client._core.store
-        assert isinstance(store, EtcdStore)
-        self.store = store
-        self.side: Side = store._side
-        self._call = self.side.transport.call
-        self.sent: list[bytes] = []
-        self._answers_to_lose = self._requests_to_hold = 0
-        self.held_back: list[bytes] = []
-        self.side.transport.call = self._recorded  # type: ignore[method-assign]
-
-    async def _recorded(
-        self,
-        method: Method,
-        body: bytes,
-        time_left: CallTime,
-        *,
-        again: bool = True,
-        patient: bool = False,
-        unsure: Callable[[], object] | None = None,
-    ) -> bytes:
-        if method != TXN:
-            return await self._call(method, body, time_left, again=again, patient=patient)
-        self.sent.append(body)
-        if self._requests_to_hold:
-            self._requests_to_hold -= 1
-            self.held_back.append(body)
-            if unsure is not None:
-                unsure()
-            if not again:
-                raise StoreUnavailable("no answer, says the test")
-        answer = await self._call(method, body, time_left, again=again, patient=patient, unsure=unsure)
-        if self._answers_to_lose:
-            self._answers_to_lose -= 1
-            raise StoreUnavailable("the answer is lost, says the test")
-        return answer
-
-    def lose_answer(self) -> None:
-        """The next Txn is applied, and its answer is lost."""
-        self._answers_to_lose = 1
-
-    def hold_back(self) -> None:
-        """The next Txn is on its way for long. If it may be repeated, the repetition is answered meanwhile."""
-        self._requests_to_hold = 1
-
-    def send(self, body: bytes) -> None:
-        """What was sent before arrives, late or for the second time."""
-        drive(self.side.transport.ask(TXN, body, PATIENCE), nested=True)
-
-    def standing(self, resource: str) -> list[Entry]:
-        """The keys under a name."""
-        request = get(*self.side.keys.folder(resource), order=messages.UPWARDS)
-        return [Entry(kv) for kv in drive(self.side.range(request, self.time()), nested=True).kvs]
-
-    def key(self, resource: str) -> bytes:
-        (entry,) = self.standing(resource)
-        return entry.key
-
-    def session(self, lease: Lease) -> Session:
-        session = self.side.sessions.of_claim(lease.id)
-        assert session is not None
-        return session
-
-    def time(self) -> CallTime:
-        return self.side.within(PATIENCE)
 
 
 @pytest.fixture
@@ -121,12 +51,6 @@ def taken(client: Client, resource: str = "x", **options: Any) -> Lease:
     lease = client.lock(resource, timeout=PATIENCE, **options).acquire()
     assert lease
     return lease
-
-
-def used(wire: Wire, client: Client, resource: str = "x") -> bytes:
-    """Take a lock and give it back; the key that was used."""
-    with client.lock(resource, timeout=PATIENCE):
-        return wire.key(resource)
 
 
 # ---- one key for one claim after another ------------------------------------------------
@@ -203,7 +127,7 @@ def test_nothing_is_remembered_of_names_without_claims(client: Client, wire: Wir
 def test_a_forked_child_does_not_use_the_keys_of_its_parent(url: str) -> None:
     program = f"""
 import os, interlock
-from tests.etcd.test_key_reuse import Wire, used
+from tests.etcd.wire import Wire, used
 client = interlock.connect({url!r}, ttl=60)
 wire = Wire(client)
 before = used(wire, client)

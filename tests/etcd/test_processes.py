@@ -11,8 +11,8 @@ import pytest
 
 import interlock
 from interlock.testing.servers.etcd import EtcdCluster
+from tests.environment import environment
 from tests.patience import PATIENCE, until
-from tests.redis.test_connecting import environment
 
 
 def sockets() -> int:

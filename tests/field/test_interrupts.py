@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import interlock
-from tests.field.process import ENVIRONMENT, Process
+from tests.field.process import Process
+from tests.field.strikes import struck
 from tests.patience import PATIENCE
 
-PROGRAM = Path(__file__).with_name("striking.py")
 needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signal.setitimer")
-
-
-def struck(url: str, times: int, seed: int) -> tuple[int, int, int]:
-    """How often it was struck, claims nobody knew of, and names still in the store after closing."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), url, str(times), str(seed)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    strikes, unknown, _, left = map(int, done.stdout.split())
-    return strikes, unknown, left
 
 
 @needs_timers

@@ -16,7 +16,7 @@ from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.mysql import HASTY, Server, running
 from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.tls import certificate, expired
-from tests.mysql.test_connections import kill_all
+from tests.mysql.processlist import kill_all
 from tests.patience import PATIENCE, until, until_renewed
 from tests.small_disk import full, small_disk
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.testing.conformance import StoreFactory, suites
-from interlock.testing.servers.mysql import steady
+from interlock.testing.conformance import suites
+from tests.mysql.stores import STORES
 
-SUITES = suites(StoreFactory(lambda: steady().fresh_url()))
-
-globals().update({name: suite for name, suite in SUITES.items() if name.endswith("Sync")})
+globals().update({name: suite for name, suite in suites(STORES).items() if name.endswith("Sync")})

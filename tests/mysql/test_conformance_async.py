@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from interlock.testing.conformance import suites
 from tests.full import second_face
-from tests.mysql.test_conformance import SUITES
+from tests.mysql.stores import STORES
 
-globals().update(second_face(SUITES))
+globals().update(second_face(suites(STORES)))

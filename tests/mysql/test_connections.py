@@ -21,6 +21,7 @@ from interlock._core import timing
 from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.mysql import Server, running
+from tests.mysql.processlist import kill_all
 from tests.patience import PATIENCE, until, until_renewed
 
 BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe
@@ -31,19 +32,6 @@ def connections(server: Server) -> int:
         "select count(*) from information_schema.processlist where id <> connection_id() and user = 'root' and db = 'app'"
     )
     return int(count)
-
-
-def kill_all(server: Server, how: str = "connection", user: str = "root") -> int:
-    killed = 0
-    with closing(server.connect()) as admin, admin.cursor() as cursor:
-        cursor.execute(
-            f"select id from information_schema.processlist where id <> connection_id() and user = '{user}' and db = 'app'"
-        )
-        for (id,) in cursor.fetchall():
-            with suppress(pymysql.Error):  # it has ended meanwhile
-                cursor.execute(f"kill {how} {id}")
-                killed += 1
-    return killed
 
 
 @pytest.mark.server

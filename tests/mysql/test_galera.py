@@ -13,7 +13,7 @@ from interlock.backends.sql.mysql.subscription import LAST_LOOK
 from interlock.testing.lag import at_most
 from interlock.testing.servers.galera import PROVIDER, cluster
 from interlock.testing.servers.mysql import Server
-from tests.mysql.test_subscription import asleep
+from tests.mysql.processlist import asleep
 from tests.patience import PATIENCE, until
 
 pytestmark = [

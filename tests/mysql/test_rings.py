@@ -21,8 +21,8 @@ from interlock.backends.sql.server_store import ServerStore
 from interlock.model import LINGERING
 from interlock.testing.servers.mysql import Server
 from interlock.urls import split
-from tests.postgresql.test_rings import BEGAN, COLUMNS, STANDING, STEPS, Walk
 from tests.sql import contract
+from tests.sql.walk import BEGAN, COLUMNS, STANDING, STEPS, Walk
 
 PREFIX = "rings_"
 
@@ -92,7 +92,7 @@ def test_the_procedures_answer_the_contract_of_the_steps(server: Server) -> None
 @pytest.mark.parametrize("seed", range(30))
 def test_both_stores_ring_the_same_claims(seed: int, server: Server) -> None:
     with subject(server) as store:
-        walk = Walk(seed, store)  # type: ignore[arg-type]
+        walk = Walk(seed, store)
         with closing(walk.reference.connection):
             for number in range(STEPS):
                 kind, found, expected = walk.step()

@@ -26,6 +26,7 @@ from interlock.backends.sql.mysql.subscription import (
 from interlock.testing.lag import at_most
 from interlock.testing.servers.mysql import Server
 from interlock.urls import split
+from tests.mysql.processlist import asleep
 from tests.patience import PATIENCE, until
 
 
@@ -101,13 +102,6 @@ def test_mail_that_is_rung_for_before_its_commit_arrives_with_the_commit(server:
             listening.join()
             assert got.pop() == ["qx"], moment
     subscription.close()
-
-
-def asleep(server: Server) -> bool:
-    found = server.run(
-        "select 1 from information_schema.processlist where state in ('User sleep', 'User lock')"
-    )
-    return bool(found)
 
 
 def _looking(server: Server) -> bool:

@@ -17,7 +17,7 @@ import interlock.aio
 from interlock.errors import StoreUnfit
 from interlock.testing.lag import stretched
 from interlock.testing.servers.mysql import Server
-from tests.mysql.test_connections import kill_all
+from tests.mysql.processlist import kill_all
 
 TTL = 1.0
 

@@ -13,7 +13,7 @@ import interlock
 import interlock.aio
 from interlock.errors import StoreUnfit
 from interlock.testing.servers.postgresql import Server
-from tests.attacks.test_forks import in_a_child
+from tests.forked_child import in_a_child
 from tests.patience import PATIENCE
 from tests.sql import forked
 

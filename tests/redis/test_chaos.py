@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import subprocess
 import sys
@@ -24,12 +23,11 @@ from interlock.backends.redis.address import Address
 from interlock.errors import LeaseLost, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import at_most
 from interlock.testing.servers.redis import Server, running
-from tests.patience import PATIENCE
-from tests.patience import until as until
+from tests.environment import environment
+from tests.patience import PATIENCE, until
+from tests.redis.waiter import Waiter
 
 pytestmark = pytest.mark.chaos
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.fixture
@@ -42,20 +40,6 @@ def durable() -> Iterator[Server]:
 def forgetful() -> Iterator[Server]:
     with running() as server:
         yield server
-
-
-class Waiter(threading.Thread):
-    """Waits for a lock on a thread; `lease` once it is in."""
-
-    def __init__(self, client: interlock.Client, name: str, timeout: float = PATIENCE) -> None:
-        super().__init__(daemon=True)
-        self._lock = client.lock(name, timeout=timeout)
-        self.lease: interlock.Lease | None = None
-        self.start()
-        until(lambda: client.inspect(name).waiters)
-
-    def run(self) -> None:
-        self.lease = self._lock.acquire()
 
 
 def test_a_lease_outlives_a_crash_of_a_durable_server(durable: Server) -> None:
@@ -218,7 +202,7 @@ def test_fifty_waiters_killed_at_once_delay_the_queue_by_one_place_ttl_at_most(f
     lease = client.lock("x").acquire()
     assert lease
     url = forgetful.url()
-    dead = subprocess.Popen([sys.executable, "-c", CROWD, url], stdin=subprocess.PIPE, env=ENVIRONMENT)
+    dead = subprocess.Popen([sys.executable, "-c", CROWD, url], stdin=subprocess.PIPE, env=environment())
     until(lambda: len(client.inspect("x").waiters) == 50)
     waiter = Waiter(client, "x", timeout=60)
     until(lambda: len(client.inspect("x").waiters) == 51)
@@ -243,7 +227,7 @@ def test_a_killed_holders_lease_lapses_and_the_next_gets_in(forgetful: Server) -
         [sys.executable, "-c", program, forgetful.url()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=ENVIRONMENT,
+        env=environment(),
     )
     assert holder.stdout is not None
     token = int(holder.stdout.readline())

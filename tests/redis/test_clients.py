@@ -23,43 +23,9 @@ from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
 from interlock.testing.servers.redis import Server, running, started
 from interlock.testing.servers.tls import SecureServer, certificate
 from tests.patience import PATIENCE
+from tests.redis.clients import enter, held_and_shown, held_and_shown_async
 
 PASSWORD = "p@ss/w:rd#é"
-
-
-def enter(client: interlock.Client, name: str) -> None:
-    with client.lock(name, timeout=PATIENCE):
-        pass
-
-
-def held_and_shown(client: interlock.Client) -> None:
-    """The client works, waiting included."""
-    name = uuid4().hex
-    with client.lock(name):
-        waiter = threading.Thread(target=enter, args=(client, name))
-        waiter.start()
-        while not client.inspect(name).waiters:
-            pass
-    waiter.join(PATIENCE)
-    assert not waiter.is_alive()
-    assert client.inspect(name).standings == ()
-    client.close()
-
-
-async def held_and_shown_async(client: aio.Client) -> None:
-    name = uuid4().hex
-
-    async def wait() -> None:
-        async with client.lock(name, timeout=PATIENCE):
-            pass
-
-    async with client.lock(name):
-        waiter = asyncio.create_task(wait())
-        while not (await client.inspect(name)).waiters:
-            await asyncio.sleep(0.001)
-    await asyncio.wait_for(waiter, PATIENCE)
-    assert (await client.inspect(name)).standings == ()
-    await client.close()
 
 
 @pytest.mark.parametrize("decoded", [False, True])

@@ -32,8 +32,9 @@ from interlock.testing.servers.redis import Server
 from interlock.testing.servers.sentinel import until
 from interlock.testing.servers.tls import certificate
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import Waiter
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.clients import held_and_shown, held_and_shown_async
+from tests.redis.slot_move import Move
+from tests.redis.waiter import Waiter
 
 
 @pytest.fixture
@@ -320,16 +321,6 @@ def movable() -> Iterator[RedisCluster]:
     """A Cluster whose slots may be moved."""
     with fragile(0) as made:
         yield made
-
-
-class Move:
-    """A name, and the way of its slot from one node to another."""
-
-    def __init__(self, cluster: RedisCluster) -> None:
-        self.name = f"moved-{uuid4().hex[:8]}"
-        self.number = slot(self.name.encode())
-        here = cluster.shard(self.name)
-        self.source, self.target = cluster.masters[here], cluster.masters[(here + 1) % SHARDS]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from interlock.testing.lag import at_most
 from interlock.testing.servers.cluster import SHARDS, RedisCluster, fragile
 from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import Waiter
+from tests.redis.waiter import Waiter
 
 pytestmark = pytest.mark.chaos
 

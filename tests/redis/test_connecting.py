@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from interlock.testing.servers import sentinel as sentinels
 from interlock.testing.servers.proxy import proxied
 from interlock.testing.servers.redis import Server, running, started
 from interlock.testing.servers.tls import SecureServer, certificate
+from tests.environment import environment
 from tests.patience import PATIENCE
 
 PASSWORD = "s3cret"
@@ -85,10 +85,6 @@ def test_a_command_that_must_not_wait_for_the_lock_waits_for_the_network(far: st
     words = [sys.executable, "-m", "interlock", "run", "-n", "--url", far, "x", "--", "true"]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_on_a_server_farther_away_than_its_patience_a_call_that_may_not_wait_is_answered(

@@ -24,7 +24,7 @@ from interlock.testing.servers import cluster as clusters
 from interlock.testing.servers.sentinel import SERVICE, SentinelSet, watched
 from tests.patience import PATIENCE, until
 from tests.redis.holders import FACES, Face, Holder
-from tests.redis.test_chaos import Waiter
+from tests.redis.waiter import Waiter
 
 pytestmark = pytest.mark.chaos
 

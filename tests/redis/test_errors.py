@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from interlock.testing.lag import at_most
 from interlock.testing.servers.process import free_port
 from interlock.testing.servers.redis import Server, running, started
 from interlock.testing.servers.tls import SecureServer, certificate, expired
+from tests.fake_server import answering
 from tests.patience import PATIENCE
 
 
@@ -42,32 +41,6 @@ def refusals(url: str) -> list[InterlockError]:
 
     asyncio.run(ask())
     return said
-
-
-@contextmanager
-def answering(reply: bytes) -> Iterator[int]:
-    """A server that says the same to everything; gives its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve(peer: socket.socket) -> None:
-            with peer:
-                try:
-                    while data := peer.recv(65536):
-                        peer.sendall(reply * max(1, data.count(b"*")))
-                except OSError:
-                    pass
-
-        def accept() -> None:
-            while True:
-                try:
-                    peer, _ = listening.accept()
-                except OSError:
-                    return
-                threading.Thread(target=serve, args=(peer,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_server_that_is_down_is_named_and_the_call_is_in_time() -> None:

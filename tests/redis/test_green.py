@@ -6,22 +6,14 @@ The tests run where the library is installed: gevent always, eventlet if somebod
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.full import FULL
-from tests.redis.test_connecting import environment
+from tests.redis.green_program import program
 
 LIBRARY = pytest.mark.parametrize("library", ["gevent", "eventlet"])
-
-
-def program(library: str, *arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
-    pytest.importorskip(library, exc_type=ImportError)
-    words = [sys.executable, "-m", "tests.redis.greenlets", library, *arguments]
-    return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=timeout)
 
 
 @LIBRARY

@@ -20,8 +20,8 @@ from interlock.errors import StoreUnavailable
 from interlock.testing.lag import at_most
 from interlock.testing.servers.redis import running
 from tests.attacks.strike import strikes
+from tests.environment import environment
 from tests.patience import PATIENCE, until
-from tests.redis.test_connecting import environment
 
 
 @contextmanager

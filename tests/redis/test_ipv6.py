@@ -23,7 +23,7 @@ from interlock.testing.servers.process import free_port
 from interlock.testing.servers.redis import Server, running
 from interlock.testing.servers.sentinel import SERVICE, alone, until
 from tests.patience import PATIENCE
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.clients import held_and_shown, held_and_shown_async
 
 HOST = "::1"
 SLOTS = 16384

@@ -17,7 +17,7 @@ from interlock.backends.redis import RedisStore, open_url
 from interlock.model import EVERYTHING, Busy, Claim, Gone, Granted, Renewal
 from interlock.testing.lag import stretched
 from interlock.testing.servers.redis import Server, started
-from tests.redis.test_chaos import Waiter
+from tests.redis.waiter import Waiter
 from tests.storm.clocked import ClockedServer
 
 HOUR = 3600.0

@@ -30,8 +30,8 @@ from interlock.testing.servers import cluster as clusters
 from interlock.testing.servers.cluster import SHARDS, RedisCluster, fragile
 from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import Waiter
-from tests.redis.test_sharded_pubsub import TOLD, calls, followed, listener, listening, subscriptions, told
+from tests.redis.shard_channels import TOLD, calls, followed, listener, listening, subscriptions, told
+from tests.redis.waiter import Waiter
 
 Places = Callable[[RedisCluster], AbstractContextManager[Any]]
 

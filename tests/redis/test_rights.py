@@ -22,7 +22,7 @@ from interlock.backends.redis.errors import COMMANDS
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import EVERYTHING, Claim, Granted, NoAnswer, Renewal, Renewed
 from interlock.testing.servers.redis import Server, running
-from tests.redis.test_chaos import Waiter
+from tests.redis.waiter import Waiter
 
 LACKING = [
     word for word in COMMANDS.split() if word not in ("ping", "scan", "getrange", "subscribe", "unsubscribe")

@@ -23,8 +23,8 @@ from interlock.testing.lag import at_most
 from interlock.testing.servers import sentinel as sentinels
 from interlock.testing.servers.sentinel import SERVICE, SentinelSet, until, watched
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import Waiter
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.clients import held_and_shown, held_and_shown_async
+from tests.redis.waiter import Waiter
 
 FAILOVER = 12.0  # seconds a failover may take here
 

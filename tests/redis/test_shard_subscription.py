@@ -19,7 +19,7 @@ from interlock.backends.redis.pubsub.waiters import queue as topic
 from interlock.backends.redis.wire.keys import ClusterKeys, slot
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.testing.servers.sentinel import until
-from tests.redis.test_topology import LAST, SERVER, entry
+from tests.redis.topology import LAST, SERVER, entry
 
 A, B = ("h", 1), ("h", 2)
 HALF = 8000

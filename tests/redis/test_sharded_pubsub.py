@@ -29,24 +29,23 @@ from interlock.errors import InvalidURL, StoreUnfit
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
 from interlock.testing.servers import cluster as clusters
-from interlock.testing.servers.cluster import BEFORE, SHARDS, ClusterNode, RedisCluster
+from interlock.testing.servers.cluster import BEFORE, SHARDS, RedisCluster
 from interlock.testing.servers.sentinel import until
 from interlock.testing.servers.tls import certificate
-from tests.attacks.test_loss import abandon
+from tests.ended_loops import abandon, ended_loops
+from tests.environment import environment
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import ENVIRONMENT, Waiter
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
-from tests.redis.test_subscription_reader import ended_loops
-
-TOLD = 2.0  # seconds; who is not told looks after 10
-FOLLOWED = 5.0  # seconds in which a channel is where its slot is
-
-
-def followed(fact: Callable[[], object]) -> None:
-    """Wait until a channel is where its slot is, in time."""
-    with at_most(FOLLOWED, "the channel did not follow its slot"):
-        until(fact)
-
+from tests.redis.clients import held_and_shown, held_and_shown_async
+from tests.redis.shard_channels import (
+    TOLD,
+    calls,
+    heard_at,
+    listener,
+    listening,
+    subscriptions,
+    told,
+)
+from tests.redis.waiter import Waiter
 
 HOLDER = """
 import sys, interlock
@@ -81,7 +80,7 @@ class Stranger:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env=environment(),
         )
 
     def _ask(self, word: str, name: str) -> int:
@@ -106,43 +105,6 @@ def stranger(url: str) -> Iterator[Stranger]:
     made = Stranger(url)
     yield made
     made.close()
-
-
-def calls(cluster: RedisCluster, command: str) -> int:
-    """How often a command was run on all nodes, in scripts too."""
-    stats = [cluster.ask(node, "INFO", "commandstats") for node in cluster.nodes.values()]
-    return sum(facts.get(f"cmdstat_{command}", {}).get("calls", 0) for facts in stats)
-
-
-def heard_at(cluster: RedisCluster, node: ClusterNode, number: int) -> bool:
-    """Whether somebody listens on this node to a channel of a slot."""
-    channels: list[str] = cluster.ask(node, "PUBSUB SHARDCHANNELS", "Sinterlock:*")
-    return any(slot(channel.encode()) == number for channel in channels)
-
-
-def listening(cluster: RedisCluster) -> list[int]:
-    """How many connections listen to shards' channels, node by node."""
-    found = []
-    for node in cluster.nodes.values():
-        with cluster.admin(node) as admin:
-            found.append(len([1 for client in admin.client_list() if client.get("ssub", "0") != "0"]))
-    return found
-
-
-def listener(client: interlock.Client | aio.Client) -> Any:
-    store: Any = client._core.store
-    return store._listener
-
-
-def subscriptions(client: interlock.Client | aio.Client) -> dict[Any, shard_subscription.ShardSubscription]:
-    found = listener(client)
-    assert isinstance(found, sharded_pubsub.ShardedListener)
-    return found._subscriptions
-
-
-def told(client: interlock.Client, name: str) -> bool:
-    """Whether somebody here waits, and hears what is published."""
-    return bool(client.inspect(name).waiters) and listener(client).subscription_of(name)[1] > 0
 
 
 async def all_told(

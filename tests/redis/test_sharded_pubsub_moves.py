@@ -18,9 +18,9 @@ from interlock.testing.lag import at_most
 from interlock.testing.servers.cluster import SHARDS, ClusterNode, RedisCluster, fragile
 from interlock.testing.servers.sentinel import until
 from tests.patience import PATIENCE
-from tests.redis.test_chaos import Waiter
-from tests.redis.test_cluster import Move
-from tests.redis.test_sharded_pubsub import TOLD, followed, heard_at, listener, listening, subscriptions, told
+from tests.redis.shard_channels import TOLD, followed, heard_at, listener, listening, subscriptions, told
+from tests.redis.slot_move import Move
+from tests.redis.waiter import Waiter
 
 pytestmark = pytest.mark.chaos
 

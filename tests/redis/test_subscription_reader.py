@@ -6,9 +6,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import redis
@@ -21,17 +21,10 @@ from interlock.backends.redis.pubsub import listener
 from interlock.testing.lag import at_most
 from interlock.testing.servers.redis import Server, running
 from tests.attacks.stage import eventually
-from tests.attacks.test_loss import abandon
+from tests.ended_loops import abandon, ended_loops
 from tests.patience import PATIENCE
-from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, listening, waits
-
-T = TypeVar("T", bound=Callable[..., None])
-
-
-# asyncio and redis-py complain of connections that were open when their loop ended: that is what these tests do.
-def ended_loops(test: T) -> T:
-    quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    return pytest.mark.usefixtures("collected")(quiet(test))  # type: ignore[no-any-return]
+from tests.redis.reader import left_to_the_borrower, reading, subscribed
+from tests.subscriptions import SOON, borrower, handed_over, idle_listener, in_thread, waits
 
 
 @pytest.fixture
@@ -44,17 +37,6 @@ def other(url: str) -> Iterator[interlock.Client]:
 @pytest.fixture
 def idle_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     idle_listener(monkeypatch)
-
-
-def reading(client: interlock.Client | aio.Client) -> Any:
-    return listening(client).reader
-
-
-def subscribed(client: interlock.Client, other: interlock.Client) -> None:
-    """One that waited in vain: from now on the subscription stands, and nobody waits."""
-    with other.lock("warm-up"):
-        while reading(client) is None:
-            assert client.lock("warm-up").acquire(timeout=0.3) is None
 
 
 def settled(client: aio.Client) -> bool:
@@ -74,15 +56,6 @@ async def lent_to_this_loop(client: aio.Client) -> Any:
     loop = asyncio.get_running_loop()
     await asyncio.to_thread(eventually, lambda: borrower(client) is loop)
     return reading(client)
-
-
-def left_to_the_borrower(client: interlock.Client, server: Server) -> None:
-    """The listener's thread reads no longer: it notices that another does when something comes."""
-    store: Any = client._core.store
-    with redis.Redis(port=server.port) as admin:
-        admin.publish(store._listener.channel, "nobody 0")
-    eventually(lambda: store._listener.has_message(b"nobody"))
-    time.sleep(0.1)
 
 
 @pytest.mark.usefixtures("idle_thread")

@@ -26,7 +26,7 @@ from interlock.testing.servers.redis import Server
 from tests.attacks.stage import ENVIRONMENT, eventually
 from tests.attacks.strike import strikes
 from tests.patience import PATIENCE
-from tests.redis.test_subscription_reader import left_to_the_borrower, reading, subscribed
+from tests.redis.reader import left_to_the_borrower, reading, subscribed
 from tests.subscriptions import SOON, borrower, handed_over, in_thread
 
 WAITS_ALONE = """

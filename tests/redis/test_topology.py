@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.kit.runtime import ThreadRuntime
-from interlock.backends.redis.address import Address
 from interlock.backends.redis.cluster import topology as topology_module
 from interlock.backends.redis.cluster.router import refused
 from interlock.backends.redis.cluster.slots import read_map, redirected_to, slot_of
@@ -20,17 +18,7 @@ from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.backends.redis.wire.scripts import CLAIM, RENEW
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import Claim, Renewal
-
-SERVER = Address("redis", "Connection", {})
-LAST = 16383
-
-
-def entry(first: int, last: int, *nodes: tuple[Any, int, str]) -> list[Any]:
-    return [first, last, *([host, port, id.encode(), []] for host, port, id in nodes)]
-
-
-def line(id: str, flags: str, master: str, epoch: int) -> str:
-    return f"{id} 10.0.0.1:1@2 {flags} {master} 0 0 {epoch} connected"
+from tests.redis.topology import LAST, SERVER, World, entry, line
 
 
 class TestReading:
@@ -110,37 +98,6 @@ class TestReading:
     def test_what_was_not_done_here_may_be_asked_elsewhere(self, text: str, code: str) -> None:
         assert refused(ErrorReply(text)) == code
         assert refused(7) == ""
-
-
-class World:
-    """Nodes by port, each with what it says of the slots."""
-
-    def __init__(self) -> None:
-        self.says: dict[int, tuple[list[Any], int] | Exception] = {}
-        self.asked: list[int] = []
-        self.open = 0
-
-    async def connect(self, address: Address, timeout: float) -> Any:
-        port: int = address._settings["port"]
-        self.asked.append(port)
-        said = self.says.get(port, StoreUnavailable(f"{port} is not there"))
-        if isinstance(said, Exception):
-            raise said
-        self.open += 1
-        return port
-
-    async def ask_several(
-        self, address: Address, connection: int, timeout: float, *commands: Sequence[bytes]
-    ) -> list[Any]:
-        raise AssertionError("only sentinels are asked several things at once")
-
-    async def ask(self, address: Address, connection: int, timeout: float, *words: bytes) -> Any:
-        said = self.says[connection]
-        assert isinstance(said, tuple)
-        return said[0] if words[1] == b"SLOTS" else line("A", "master", "-", said[1]).encode()
-
-    async def close(self, connection: int) -> None:
-        self.open -= 1
 
 
 class Clock:

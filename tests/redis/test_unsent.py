@@ -17,8 +17,7 @@ from interlock.model import Claim
 from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis import Server
 from tests.attacks.stage import eventually
-from tests.redis.test_router import LOW, SILENT, A, Clock, Stage
-from tests.redis.test_topology import LAST
+from tests.redis.topology import LAST, LOW, SILENT, A, Clock, Stage
 
 AWAY = Unreached("nobody listens there")
 

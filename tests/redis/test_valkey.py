@@ -23,7 +23,7 @@ from interlock.testing.servers.redlock import quorum
 from interlock.testing.servers.sentinel import SERVICE, alone
 from interlock.testing.servers.tls import SecureServer, certificate
 from tests.house.source import SRC
-from tests.redis.test_clients import held_and_shown, held_and_shown_async
+from tests.redis.clients import held_and_shown, held_and_shown_async
 
 MISSING = "valkey-py is not installed; it is one of the development dependencies: pip install valkey"
 valkey: Any = pytest.importorskip("valkey", reason=MISSING)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from interlock.testing.servers.redlock import steady
-from tests.redis.test_connecting import environment
+from tests.environment import environment
 
 HELD = """
 import gevent.monkey

@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import BrokenBarrier
 from interlock.testing.simulated_cluster import ClientProcess
 from interlock.testing.world import SimulatedJob
-from tests.simulation.test_directed import Scene
+from tests.simulation.scene import Scene
 
 LIFE = 10.0  # seconds that the presence of the dead lives on
 LOOK = 5.0  # seconds between two looks of those who wait

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,13 +11,8 @@ from interlock.aio import Lease
 from interlock.errors import AcquireTimeout, LeaseLost, StaleToken, StoreUnavailable
 from interlock.testing.checkers import Terms, judge
 from interlock.testing.faults import Faults
-from interlock.testing.simulated_cluster import ClientProcess, SimulatedCluster
-from interlock.testing.world import SimulatedJob
-
-TTL = 3.0
-
-
-SCENES: list[Scene] = []
+from interlock.testing.simulated_cluster import ClientProcess
+from tests.simulation.scene import SCENES, TTL, Scene
 
 
 @pytest.fixture(autouse=True)
@@ -30,33 +24,6 @@ def _judged() -> Iterator[None]:
         found = judge(scene.cluster.history, Terms(exclusive=scene.exclusive, progress=100.0))
         scene.world.close()
         assert not found, [str(violation) for violation in found]
-
-
-class Scene:
-    """A cluster, and jobs on it. `exclusive`: no two leases may be valid at once."""
-
-    def __init__(
-        self,
-        seed: int = 1,
-        ttl: float = TTL,
-        faults: Faults = Faults(),  # noqa: B008  (frozen)
-        *,
-        exclusive: bool = True,
-    ) -> None:
-        self.cluster = SimulatedCluster(seed, ttl=ttl, faults=faults)
-        self.world = self.cluster.world
-        self.exclusive = exclusive
-        SCENES.append(self)
-
-    def start(self, node: ClientProcess, work: Coroutine[Any, Any, None]) -> SimulatedJob:
-        return node.runtime.spawn("work", work)
-
-    def play(self, seconds: float, *jobs: SimulatedJob) -> None:
-        """Let time pass; with jobs, until they have ended."""
-        until = self.world.time + seconds
-        self.world.run(until, (lambda: not any(job.alive() for job in jobs)) if jobs else None)
-        assert not any(job.alive() for job in jobs), f"still at work after {seconds} s"
-        assert not self.world.failures, self.world.failures
 
 
 def test_a_lost_reply_to_an_acquire_is_recognised_as_our_own_claim() -> None:

@@ -11,7 +11,7 @@ import sqlalchemy
 
 import interlock
 import interlock.aio
-from tests.attacks.test_forks import in_a_child
+from tests.forked_child import in_a_child
 from tests.patience import PATIENCE
 
 

@@ -27,7 +27,7 @@ from interlock.model import Busy, Granted
 from tests.patience import PATIENCE
 from tests.sqlite.common import claim, eventually
 from tests.sqlite.conftest import Open
-from tests.sqlite.test_waiting import SOON, listening, stand, waiting
+from tests.sqlite.waiting import SOON, listening, stand, waiting
 
 pytestmark = pytest.mark.skipif(
     not doorbell.available() or not hasattr(select, "poll"), reason="nothing to read, or no poll"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -23,13 +23,12 @@ from interlock.backends.sql.sqlite import SqliteStore, doorbell, notifier
 from interlock.backends.sql.sqlite.doorbell import Doorbell
 from interlock.backends.sql.wakeups import Look, Waiter
 from interlock.errors import StoreUnavailable
-from interlock.model import Busy, Claim, Granted, Renewal
-from interlock.testing.lag import Lag, at_most
+from interlock.model import Busy, Granted, Renewal
+from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
 from tests.sqlite.common import ManualClock, claim, eventually
 from tests.sqlite.conftest import Open
-
-SOON = 1.0  # seconds; far less than the net where only a ring may have done it
+from tests.sqlite.waiting import SOON, listening, stand, waiting
 
 
 @pytest.fixture
@@ -38,37 +37,6 @@ def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     if not doorbell.available():
         pytest.skip("no doorbells here")
     monkeypatch.setattr(notifier, "NET", 30.0)
-
-
-@contextmanager
-def waiting(wait: Callable[[], Coroutine[Any, Any, object]]) -> Iterator[list[float]]:
-    """Wait on another thread during the block; afterwards the list has how long after it the wait ended.
-
-    The machine's own lag is not counted.
-    """
-    ended: list[float] = []
-    done: list[float] = []
-
-    def run() -> None:
-        drive(wait())
-        ended.append(time.monotonic())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield done
-    with Lag() as lag:
-        left = time.monotonic()
-        thread.join(PATIENCE)
-    assert ended, "still waiting"
-    done.append(ended[0] - left - lag.seconds)
-
-
-def listening(store: SqliteStore) -> Callable[[], bool]:
-    return lambda: bool(store._notifier._waiters)
-
-
-def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
-    return [drive(store.claim(each)) for each in claims]
 
 
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:

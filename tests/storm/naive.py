@@ -144,3 +144,10 @@ class TwoSteps(Naive):
 
 
 NAIVE = {kind.__name__.lower(): kind for kind in (Naive, Careless, Counting, OneCounter, TwoSteps)}
+
+# Without tokens all have 0, and nobody is told of a loss: that is not the flaw which a lock here has to be convicted of.
+ASIDE = {"N2", "N8"}
+
+
+def told(verdict: Any) -> str:
+    return "\n".join(str(violation) for violation in verdict.violations)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from interlock.testing.lag import stretched
 from tests.storm import schedules
+from tests.storm.naive import ASIDE, told
 from tests.storm.schedules import Cast, Schedule, X, played
 from tests.storm.storm import scene
 
@@ -29,10 +29,6 @@ CASES: list[tuple[Schedule, str, str, set[str]]] = [
     (schedules.stopped_past_its_ttl, "etcd", "carelessetcd", {"N4", "N9", "E"}),
 ]
 NAMES = [f"{schedule.__name__}-{naive}" for schedule, _, naive, _ in CASES]
-ASIDE = {
-    "N2",
-    "N8",
-}  # without tokens all have 0, and nobody is told of a loss: not what it is accused of here
 
 
 @contextmanager
@@ -41,10 +37,6 @@ def cast(servers: str, kind: str) -> Iterator[Cast]:
         "redlock-nodes" if servers == "redlock" and kind not in ("sync", "async") else servers, stretched(1.0)
     ) as made:
         yield Cast(made, kind)
-
-
-def told(verdict: Any) -> str:
-    return "\n".join(str(violation) for violation in verdict.violations)
 
 
 @pytest.mark.parametrize(("schedule", "servers", "naive", "rules"), CASES, ids=NAMES)

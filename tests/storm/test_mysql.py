@@ -7,9 +7,9 @@ import pytest
 from interlock.testing.lag import stretched
 from tests.storm import schedules
 from tests.storm.faults import FAULTS
+from tests.storm.naive import ASIDE, told
 from tests.storm.schedules import Cast, X, played
 from tests.storm.storm import rage, scene
-from tests.storm.test_literature import ASIDE, told
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.storm.storm import scene
-from tests.storm.zookeeper import follower_that_answers_pings
+from tests.storm.zookeeper import TTL, follower_that_answers_pings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
-
-TTL = 1.5  # seconds, not stretched: it must be below the session's, and a lease that a busy machine loses is no crime
 
 
 def test_whoever_counts_from_pings_is_convicted_by_a_follower_that_is_cut_off() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.storm.faults import FAULTS
 from tests.storm.storm import rage, scene
-from tests.storm.test_zookeeper import TTL
+from tests.storm.zookeeper import TTL
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 

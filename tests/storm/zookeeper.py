@@ -26,6 +26,8 @@ from tests.storm.way import Way
 from tests.storm.witness import Interlock
 
 SESSION = 2.0  # seconds after which the servers give a silent client up
+# Seconds, not stretched: it must be below the session's, and a lease that a busy machine loses is no crime.
+TTL = 1.5
 SYNC_LIMIT = 40  # ticks after which a follower that does not hear from its leader stops serving: 8 s
 SECRET = 0xB3415C00  # from which the servers make the password of a session
 

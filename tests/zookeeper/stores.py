@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from interlock.backends.zookeeper import ZooKeeperStore
 from interlock.backends.zookeeper.link import Link
 from interlock.store import Store
-from interlock.testing.servers.zookeeper import until
+from interlock.testing.servers.zookeeper import steady, until
+from tests.field.kinds import Kind
 
 
 def link_of(store: Any) -> Link:
@@ -37,3 +44,30 @@ def expire(link: Link) -> None:
 
 def abandon(store: Store) -> None:
     expire(link_of(store))
+
+
+@contextmanager
+def nodes(place: str) -> Iterator[tuple[Any, str]]:
+    """A client of kazoo, and the path below which everything of a place is."""
+    client = KazooClient(hosts=steady().hosts)
+    client.start()
+    try:
+        yield client, f"{urlsplit(place).path}/interlock"
+    finally:
+        client.stop()
+        client.close()
+
+
+def wipe(place: str) -> None:
+    with nodes(place) as (client, root), suppress(NoNodeError):
+        client.delete(root, recursive=True)
+
+
+def keys(place: str) -> int:
+    """Those that would not vanish by themselves: the servers remove the folder of a name once it is empty."""
+    with nodes(place) as (client, root):
+        folders = client.get_children(root)
+        return sum(len(client.get_children(f"{root}/{name}")) for name in folders)
+
+
+KIND = Kind(lambda: steady().fresh(), abandon=abandon, wipe=wipe, keys=keys)

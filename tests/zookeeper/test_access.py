@@ -20,8 +20,8 @@ from interlock.testing.servers.process import free_port
 from interlock.testing.servers.proxy import proxied
 from interlock.testing.servers.tls import certificate, expired, shown_alone
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
+from tests.environment import environment
 from tests.patience import PATIENCE, until
-from tests.redis.test_connecting import environment
 
 
 def with_user(url: str, user: str) -> str:

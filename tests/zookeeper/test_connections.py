@@ -20,8 +20,8 @@ from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.process import free_port
 from interlock.testing.servers.zookeeper import Servers
 from tests.attacks.servers.between import OTHERS
+from tests.fake_server import answering
 from tests.patience import PATIENCE, until
-from tests.redis.test_errors import answering
 from tests.storm.way import Way
 from tests.zookeeper.stores import link_of
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from tests.environment import environment
 from tests.full import FULL
 from tests.patience import PATIENCE
-from tests.redis.test_connecting import environment
-from tests.redis.test_green import program
+from tests.redis.green_program import program
 
 HUBS = """
 from gevent import monkey

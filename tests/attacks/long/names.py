@@ -23,11 +23,11 @@ from tests.field.kinds import Kind
 KINDS = {
     "memory": ("tests.field.kinds", "MEMORY"),
     "sqlite": ("tests.field.kinds", "SQLITE"),
-    "redis": ("tests.redis.test_field", "REDIS"),
+    "redis": ("tests.redis.stores", "KIND"),
     "etcd": ("tests.etcd.stores", "KIND"),
-    "zookeeper": ("tests.zookeeper.test_field", "ZOOKEEPER"),
-    "postgresql": ("tests.postgresql.test_field", "POSTGRESQL"),
-    "mysql": ("tests.mysql.test_field", "MYSQL"),
+    "zookeeper": ("tests.zookeeper.stores", "KIND"),
+    "postgresql": ("tests.postgresql.stores", "KIND"),
+    "mysql": ("tests.mysql.stores", "KIND"),
 }
 FLAT = 8.0  # MB by which memory may grow over the second half
 FEW = 50  # keys, rows or nodes that may be left, as in tests/field/crowds.py

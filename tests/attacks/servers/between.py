@@ -16,8 +16,8 @@ from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.proxy import proxied
 from tests.attacks.servers.site import Site, nothing_left
+from tests.fake_server import answering
 from tests.patience import PATIENCE, until
-from tests.redis.test_errors import answering
 from tests.storm.way import Mode, Way
 
 TIMEOUT = 0.3

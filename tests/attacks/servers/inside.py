@@ -25,7 +25,7 @@ from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from tests.attacks.servers.site import Site, nothing_left, ticking
 from tests.field.process import ENVIRONMENT
-from tests.field.test_interrupts import struck
+from tests.field.strikes import struck
 from tests.patience import PATIENCE, until
 
 THREADS = 40
