@@ -14,6 +14,7 @@ import sqlalchemy
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
+from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, UserSource
 from interlock.errors import Unreached
 from interlock.testing.lag import at_most
@@ -165,3 +166,46 @@ class BusyAsyncEngine:
 def test_the_same_holds_for_an_engine_of_asyncio() -> None:
     _, connection = asyncio.run(AsyncEngine(BusyAsyncEngine()).lend(PATIENCE))
     assert connection == "connection"
+
+
+class Forgetful:
+    """A pool of psycopg or an engine of SQLAlchemy for asyncio that forgets a cancellation, as `asyncio.wait_for` of
+    Python 3.11 does if a connection comes at the same moment; or that fails then.
+    """
+
+    def __init__(self, failure: Exception | None) -> None:
+        self.failure = failure
+        self.returned = 0
+        self.driver_connection = self
+
+    async def getconn(self, timeout: float | None = None) -> Any:
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            if self.failure is not None:
+                raise self.failure from None
+        return self
+
+    raw_connection = getconn
+
+    async def putconn(self, lent: Any) -> None:
+        assert lent is self
+        self.returned += 1
+
+    def close(self) -> None:
+        self.returned += 1
+
+
+@pytest.mark.parametrize("failure", [None, OSError("the pool is worn out")], ids=["lends", "fails"])
+@pytest.mark.parametrize("kind", [AsyncPsycopgPool, AsyncEngine])
+def test_a_cancellation_that_the_pool_forgets_is_not_forgotten(kind: Any, failure: Exception | None) -> None:
+    async def main() -> None:
+        pool = Forgetful(failure)
+        task = asyncio.create_task(kind(pool).lend(2 * PATIENCE))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert pool.returned == (failure is None)
+
+    asyncio.run(main())

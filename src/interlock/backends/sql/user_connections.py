@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from interlock._core.drive import drive
 from interlock._support import clock, native
@@ -149,6 +149,35 @@ def _made_within(timeout: float, make: Callable[[], Any], drop: Callable[[Any], 
         raise
 
 
+T = TypeVar("T")
+
+
+async def unless_cancelled(lend: Awaitable[T], give_back: Callable[[T], Awaitable[None]]) -> T:
+    """Return what the pool lends; raise CancelledError if the task was cancelled meanwhile.
+
+    Pools of psycopg and SQLAlchemy wait by `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that
+    arrives together with the connection: the task would go on, and nobody would cancel it again.
+    """
+    import asyncio
+
+    task = asyncio.current_task()
+    cancelled_before = task.cancelling() if task is not None else 0
+
+    def cancelled() -> bool:
+        return task is not None and task.cancelling() > cancelled_before
+
+    try:
+        lent = await lend
+    except Exception:
+        if cancelled():
+            raise asyncio.CancelledError from None
+        raise
+    if cancelled():
+        await give_back(lent)
+        raise asyncio.CancelledError
+    return lent
+
+
 class AsyncEngine:
     """`sqlalchemy.ext.asyncio.AsyncEngine`, for tasks."""
 
@@ -156,14 +185,17 @@ class AsyncEngine:
         self._engine = engine
 
     async def lend(self, timeout: float) -> tuple[Any, Any]:
+        lent = await unless_cancelled(self._lend(timeout), lambda late: self.give_back(late, True))
+        return lent, lent.driver_connection
+
+    async def _lend(self, timeout: float) -> Any:
         import asyncio
 
         exhausted = _exhausted()
         async with asyncio.timeout(timeout):
             while True:
                 try:
-                    lent = await self._engine.raw_connection()
-                    return lent, lent.driver_connection
+                    return await self._engine.raw_connection()
                 except exhausted:  # its own `pool_timeout` is shorter than the call's
                     await asyncio.sleep(ASK_AGAIN_S)
 

@@ -15,7 +15,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.link import PostgresLink, Waits
 from interlock.backends.sql.postgresql.statements import Statement
-from interlock.backends.sql.user_connections import Lender, UserSource
+from interlock.backends.sql.user_connections import Lender, UserSource, unless_cancelled
 from interlock.errors import StoreUnfit, Unreached
 
 IDLE = 0  # TransactionStatus
@@ -69,7 +69,7 @@ class AsyncPsycopgPool:
         self._pool = pool
 
     async def lend(self, timeout: float) -> tuple[Any, Any]:
-        connection = await self._pool.getconn(timeout)
+        connection = await unless_cancelled(self._pool.getconn(timeout), self._pool.putconn)
         return connection, connection
 
     async def give_back(self, lent: Any, sound: bool) -> None:
