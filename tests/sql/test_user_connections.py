@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
 
+import interlock
+import interlock.aio
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, UserSource
-from interlock.errors import Unreached
+from interlock.errors import Unreached, Unsupported
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE, until
 
@@ -166,6 +169,24 @@ class BusyAsyncEngine:
 def test_the_same_holds_for_an_engine_of_asyncio() -> None:
     _, connection = asyncio.run(AsyncEngine(BusyAsyncEngine()).lend(PATIENCE))
     assert connection == "connection"
+
+
+@pytest.mark.parametrize("pool", [sqlalchemy.StaticPool, sqlalchemy.SingletonThreadPool])
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_an_engine_that_lends_one_connection_to_several_is_refused(driver: str, pool: Any) -> None:
+    engine = sqlalchemy.create_engine(f"{driver}://nobody@127.0.0.1:1/x", poolclass=pool)
+    with pytest.raises(Unsupported, match=f"{pool.__name__} lends one connection to several"):
+        interlock.connect(engine)
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+aiomysql"])
+def test_so_is_an_async_engine_that_lends_one_connection_to_several(driver: str) -> None:
+    async def main() -> None:
+        engine = create_async_engine(f"{driver}://nobody@127.0.0.1:1/x", poolclass=sqlalchemy.StaticPool)
+        with pytest.raises(Unsupported, match="StaticPool lends one connection to several"):
+            interlock.aio.connect(engine)
+
+    asyncio.run(main())
 
 
 class Forgetful:

@@ -21,7 +21,7 @@ from interlock._support.wording import duration, one_sentence
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
-from interlock.errors import StoreUnfit, Unreached
+from interlock.errors import StoreUnfit, Unreached, Unsupported
 
 ASK_AGAIN_S = 0.01  # between two requests to an engine whose own patience has ended
 
@@ -147,6 +147,18 @@ def _made_within(timeout: float, make: Callable[[], Any], drop: Callable[[Any], 
         given_up.set()
         drop_late()
         raise
+
+
+def refuse_shared(engine: Any) -> None:
+    """Raise `Unsupported` if an engine lends a connection that the program may be using at that moment."""
+    pools: Any = import_module("sqlalchemy.pool")
+    pool = getattr(engine, "sync_engine", engine).pool
+    if isinstance(pool, (pools.StaticPool, pools.SingletonThreadPool)):
+        raise Unsupported(
+            f"a call over this engine would roll back what your program has begun, because its "
+            f"{type(pool).__name__} lends one connection to several at once: make the engine without poolclass, or "
+            "give interlock a URL of its own"
+        )
 
 
 T = TypeVar("T")

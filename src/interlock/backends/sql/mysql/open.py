@@ -11,6 +11,7 @@ from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.engines import LoopEngine, PyMysqlEngine
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.server_store import ServerStore
+from interlock.backends.sql.user_connections import refuse_shared
 from interlock.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_ti
             f"interlock uses {' or '.join(drivers)}, and this engine uses {client.dialect.driver}: make it "
             f"from mysql+{drivers[0]}://, or give interlock a URL of its own"
         )
+    refuse_shared(client)
     place = str(client.url.set(query={}, password=None).render_as_string())
     dialect = MysqlDialect(
         Address(place, {}, Schema(), 0),

@@ -13,7 +13,7 @@ from interlock.backends.sql.postgresql.schema import CLOCK, Schema
 from interlock.backends.sql.postgresql.statements import UNFLUSHED
 from interlock.backends.sql.postgresql.user_pools import AsyncPsycopgPool, PsycopgPool, refuse_parents
 from interlock.backends.sql.server_store import ServerStore
-from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender
+from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender, refuse_shared
 from interlock.errors import InterlockError, InvalidURL, Unsupported
 from interlock.store import CONNECT_TIMEOUT
 
@@ -100,6 +100,7 @@ def _pool(client: Any, asynchronous: bool) -> tuple[Lender, dict[str, Any]]:
             f"interlock uses psycopg 3, and this engine uses {client.dialect.driver}: make it from "
             "postgresql+psycopg://, or give interlock a URL of its own"
         )
+    refuse_shared(client)
     url = client.url
     named = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
     return (AsyncEngine if asynchronous else Engine)(client), named
