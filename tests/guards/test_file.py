@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -32,6 +33,68 @@ def test_an_earlier_holder_is_refused_and_leaves_nothing(tmp_path: Path) -> None
     assert (refusal.value.token, refusal.value.accepted) == (33, 34)
     assert path.read_text() == "34 again"
     assert names(tmp_path) == {"report.csv", ".report.csv.fence"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a writer keeps no lock on its file there")
+def test_what_a_killed_writer_leaves_is_removed_by_the_next_write_and_what_a_living_one_has_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "report.csv"
+    program = f"""
+import os, sys
+from interlock import guards
+from interlock.guards import file
+file._replace = lambda written, target: (print(written, flush=True), sys.stdin.read())
+guards.file.write({str(path)!r}, "x" * 1000, "report", 33)
+"""
+    environment = os.environ | {"PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-c", program]
+
+    def writer() -> tuple[subprocess.Popen[str], Path]:
+        made = subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert made.stdout is not None
+        return made, Path(made.stdout.readline().strip())
+
+    for _ in range(2):
+        killed, leftover = writer()
+        killed.kill()
+        killed.communicate()
+        assert leftover.exists()
+    living, kept = writer()
+    others = tmp_path / ".other.csv.0123456789abcdef.new"
+    others.touch()
+    (tmp_path / ".report.csv.fedcba9876543210.new").symlink_to(others)
+    (tmp_path / ".report.csv.new").touch()
+    (tmp_path / ".report.csv.0123.new").touch()
+    strangers = {".report.csv.fedcba9876543210.new", ".report.csv.new", ".report.csv.0123.new", others.name}
+    with pytest.raises(interlock.StoreUnavailable):  # the living one has the fence
+        guards.file.write(path, "late", "report", 34, timeout=0.05)
+    assert names(tmp_path) == {".report.csv.fence", kept.name} | strangers
+    living.communicate("")
+    guards.file.write(path, "34", "report", 34)
+    assert path.read_text() == "34"
+    assert names(tmp_path) - strangers == {"report.csv", ".report.csv.fence"}
+
+
+@pytest.mark.parametrize("length", [233, 234, 248, 249, 255])
+def test_a_file_may_have_the_longest_name(tmp_path: Path, length: int) -> None:
+    path = tmp_path / ("é" * (length // 2) + "x" * (length % 2))
+    guards.file.write(path, "33", "report", 33)
+    assert guards.file.read(path, "report", 34) == b"33"
+    with pytest.raises(StaleToken):
+        guards.file.write(path, "late", "report", 33)
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_file_that_is_mounted_by_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    with pytest.raises(interlock.StoreUnfit, match="mount the folder"):
+        guards.file.write(tmp_path / "report.csv", "x", "report", 33)
 
 
 def test_a_lease_is_checked(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -32,6 +33,10 @@ __all__ = ["read", "write"]
 CLOSED_BY_EXEC: int = getattr(os, "O_CLOEXEC", 0)
 # A FIFO or a symbolic link may have been put there by somebody else. Opening neither waits nor follows.
 AS_IT_IS: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | CLOSED_BY_EXEC
+LONGEST_NAME = 255  # bytes of a file's name
+SEARCH_PAUSE = 100.0  # times as long as the search for leftovers took, before the next one
+MOST_REMEMBERED = 1000
+DEAD_S = 86400.0  # age of a leftover on Windows, where a writer does not keep its file locked
 NAP = 0.005  # seconds between two looks at a lock that another process has
 
 
@@ -53,15 +58,31 @@ def write(
     """
     shown = presented(lease, token)
     target = os.path.realpath(path)  # a symbolic link stays one
-    written = _written_beside(target, data.encode() if isinstance(data, str) else data)
+    _remove_leftovers(target)
+    written, descriptor = _written_beside(target, data.encode() if isinstance(data, str) else data)
     try:
         with _fence(target, shown, timeout, os.lstat(written)):
-            os.replace(written, target)
+            _replace(written, target)
             _flush(os.path.dirname(target))
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(written)
         raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _replace(written: str, target: str) -> None:
+    try:
+        os.replace(written, target)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise StoreUnfit(
+            f"{target}: nothing can be put in its place, because it is mounted by itself; mount the folder that "
+            "it lies in"
+        ) from error
 
 
 def read(
@@ -84,7 +105,7 @@ def _fence(target: str, shown: Presented, timeout: float, kept: os.stat_result |
     file, if it exists.
     """
     directory, name = os.path.split(target)
-    beside = _opened_beside(os.path.join(directory, f".{name}.fence"), kept)
+    beside = _opened_beside(os.path.join(directory, _name_beside(name, ".fence")), kept)
     try:
         _lock(beside, time.monotonic() + timeout, target, timeout)
         accepted = _accepted(beside, target, shown)
@@ -95,6 +116,16 @@ def _fence(target: str, shown: Presented, timeout: float, kept: os.stat_result |
         yield
     finally:
         os.close(beside)  # and the lock ends
+
+
+def _name_beside(name: str, suffix: str) -> str:
+    """Return the name of a file of ours beside the one with this name; a long name is replaced by its digest."""
+    beside = f".{name}{suffix}"
+    if len(os.fsencode(beside)) <= LONGEST_NAME:
+        return beside
+    from hashlib import sha256  # here, not above: few names are so long
+
+    return f".{sha256(os.fsencode(name)).hexdigest()}{suffix}"
 
 
 def _opened(path: str, flags: int) -> int:
@@ -187,18 +218,14 @@ def _whole(beside: int) -> bytes:
     return os.read(beside, 65536)
 
 
-def _written_beside(target: str, data: bytes) -> str:
-    """Write the data to a file in the same directory, and return its path."""
-    directory, name = os.path.split(target)
-    path = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.new")
+def _written_beside(target: str, data: bytes) -> tuple[str, int]:
+    """Write the data to a file in the same directory; return its path, and a descriptor with which it stays
+    locked, so that nobody takes it for a leftover (-1 on Windows, which replaces no open file).
+    """
     kept = _kept(target)
-    # The system itself takes the umask off the mode of a new file. A program can learn its umask only by
-    # changing it, for every thread, and a file that another thread makes at that moment could be written by
-    # everybody.
-    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOSED_BY_EXEC | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, new, 0o666 if kept is None else 0o600)
+    path, descriptor = _new_beside(target, 0o666 if kept is None else 0o600)
     try:
-        with open(descriptor, "wb") as file:
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(data)
             file.flush()
             # By the descriptor: the owner of the folder could put another file under this name.
@@ -206,12 +233,76 @@ def _written_beside(target: str, data: bytes) -> str:
                 _give(descriptor, kept)
                 os.fchmod(descriptor, stat.S_IMODE(kept.st_mode))
             os.fsync(descriptor)
-        if kept is not None and sys.platform == "win32":
-            os.chmod(path, stat.S_IMODE(kept.st_mode))
+        if sys.platform == "win32":
+            os.close(descriptor)
+            descriptor = -1
+            if kept is not None:
+                os.chmod(path, stat.S_IMODE(kept.st_mode))
     except BaseException:
+        if descriptor >= 0:
+            os.close(descriptor)
         os.unlink(path)
         raise
-    return path
+    return path, descriptor
+
+
+def _new_beside(target: str, mode: int) -> tuple[str, int]:
+    """Make a file beside the target that nobody else has open, and lock it."""
+    directory, name = os.path.split(target)
+    # The system itself takes the umask off the mode of a new file. A program can learn its umask only by
+    # changing it, for every thread, and a file that another thread makes at that moment could be written by
+    # everybody.
+    new = os.O_RDWR | os.O_CREAT | os.O_EXCL | CLOSED_BY_EXEC | getattr(os, "O_BINARY", 0)
+    while True:
+        path = os.path.join(directory, _name_beside(name, f".{os.urandom(8).hex()}.new"))
+        descriptor = os.open(path, new, mode)
+        try:
+            if sys.platform == "win32" or (_take(descriptor) and os.fstat(descriptor).st_nlink):
+                return path, descriptor
+        except BaseException:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        # Another writer has taken it for a leftover before it was locked, and removes it.
+        os.close(descriptor)
+
+
+_look_again: dict[str, float] = {}
+"""By folder: when it may be searched for leftovers again, so that a large one costs little."""
+
+
+def _remove_leftovers(target: str) -> None:
+    """Remove what writers have left that were killed: their locks are gone."""
+    directory, name = os.path.split(target)
+    began = time.monotonic()
+    if began < _look_again.get(target, 0.0):
+        return
+    digits = "[0-9a-f]{16}"
+    leftover = re.compile(
+        re.escape(_name_beside(name, f".{'?' * 16}.new")).replace(re.escape("?") * 16, digits)
+    )
+    with suppress(OSError):  # of a folder that cannot be read, the write may say more
+        with os.scandir(directory) as found:
+            for path in [entry.path for entry in found if leftover.fullmatch(entry.name)]:
+                _remove_if_dead(path)
+    now = time.monotonic()
+    if len(_look_again) >= MOST_REMEMBERED:
+        _look_again.clear()
+    _look_again[target] = now + SEARCH_PAUSE * (now - began)
+
+
+def _remove_if_dead(path: str) -> None:
+    with suppress(OSError, StoreUnfit):  # removed meanwhile, or put there by somebody else
+        if sys.platform == "win32":
+            if time.time() - os.lstat(path).st_mtime > DEAD_S:
+                os.unlink(path)
+            return
+        descriptor = _opened(path, os.O_RDWR)
+        try:
+            if _take(descriptor):
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def _kept(target: str) -> os.stat_result | None:
