@@ -112,14 +112,14 @@ from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.watching import Watched
 transport = BlockingTransport(address(sys.argv[1]), Credentials("", ""))
-line, _ = drive(transport.line(5.0), nested=True)
+connection, _ = drive(transport.connection(5.0), nested=True)
 print("ready", flush=True)
 for _ in sys.stdin:
-    group = drive(line.open_watches([Watched(b"bare/handoff", only_deletions=True)], 5.0), nested=True)
+    group = drive(connection.open_watches([Watched(b"bare/handoff", only_deletions=True)], 5.0), nested=True)
     print("watching", flush=True)
-    drive(line.changed(group, 10.0), nested=True)
+    drive(connection.changed(group, 10.0), nested=True)
     print(json.dumps(time.clock_gettime(time.CLOCK_MONOTONIC)), flush=True)
-    line.close_watches(group)
+    connection.close_watches(group)
 """
 
 

@@ -26,8 +26,8 @@ from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.calltime import CallTime
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import Line
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import KEEP_ALIVE, LeaseAnswer, RangeAnswer
@@ -71,7 +71,7 @@ class StaleRead:
     def run(self) -> None:
         side = side_at(self._leader)
         try:
-            session, line = granted(side, TTL), drive(side.line(5.0))
+            session, line = granted(side, TTL), drive(side.connection(5.0))
             drive(keeping.keep(side, session, CallTime(time.monotonic, 5.0), listed=True))
             term, revision = line.term, self._revision(self._leader)
             self._delay()
@@ -165,7 +165,7 @@ class StaleRead:
     def _somebody_reads(self) -> None:
         _read_at(self._follower, 6.0)
 
-    def _keep(self, side: Side, line: Line, session: Session) -> None:
+    def _keep(self, side: Side, line: MemberConnection, session: Session) -> None:
         plain = line.call
 
         async def listening(method: bytes, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
@@ -221,7 +221,7 @@ def _read_at(member: Member, timeout: float) -> int | None:
     """The revision that a linearizable read at one member sees; None if it is not answered."""
     side = side_at(member)
     try:
-        line = drive(side.line(timeout))
+        line = drive(side.connection(timeout))
         answer = drive(line.call(messages.RANGE, messages.get(b"staged"), timeout))
         return RangeAnswer.of(answer).header.revision
     except InterlockError:

@@ -339,7 +339,7 @@ def test_a_claim_of_a_crowd_that_has_no_place_any_more_holds_up_nobody(url: str)
 
 
 class Lagging:
-    """A line to a member that has not seen the latest claims: serializable reads show the state of an earlier revision."""
+    """A connection to a member that has not seen the latest claims: serializable reads show the state of an earlier revision."""
 
     least = 0.0
 
@@ -368,7 +368,7 @@ def test_a_member_that_has_not_seen_those_ahead_enter_does_not_count(url: str) -
             drive(store.claim(claim), nested=True)
         last, deadline = claims[-1], side.within(PATIENCE)
         place = side.sessions.places[last.id]
-        line = drive(side.line(PATIENCE), nested=True)
+        line = drive(side.connection(PATIENCE), nested=True)
         # Our own key alone, and a revision before it was created: as if those ahead did not exist.
         kvs = drive(line.call(RANGE, get(side.key_of("x", last.id)), PATIENCE), nested=True)
         (own,) = RangeAnswer.of(kvs).kvs

@@ -88,7 +88,7 @@ def test_a_member_that_was_slow_once_makes_no_later_call_late(fragile: EtcdClust
             pass
         store = client._core.store
         assert isinstance(store, EtcdStore)
-        line = store._side.transport.ready_line()
+        line = store._side.transport.ready_connection()
         assert line is not None
         line.end("the test wants another")
         member.freeze()
@@ -99,7 +99,7 @@ def test_a_member_that_was_slow_once_makes_no_later_call_late(fragile: EtcdClust
         for _ in range(10):
             with client.lock("warm"):
                 pass
-        line = store._side.transport.ready_line()
+        line = store._side.transport.ready_connection()
         assert line is not None
         assert line.least < 0.8, "it counts as far away"
         store._side.transport.took = 0.01  # what connecting again may take is another matter
@@ -259,13 +259,13 @@ def test_a_task_leaves_a_frozen_member_behind_a_balancer(fragile: EtcdCluster, f
 
 def used(cluster: EtcdCluster, store: EtcdStore) -> Member:
     """The member that the calls of a store are sent to."""
-    line = store._side.transport.ready_line()
+    line = store._side.transport.ready_connection()
     assert line is not None
     return next(member for member in cluster.members if member.port == line.endpoint.port)
 
 
 def store_rests(store: EtcdStore) -> None:
     """As if nothing had arrived for a while."""
-    line = store._side.transport.ready_line()
+    line = store._side.transport.ready_connection()
     if line is not None:
         line.heard -= 2 * FRESH

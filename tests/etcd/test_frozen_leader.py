@@ -45,7 +45,7 @@ def asked_while_frozen(cluster: EtcdCluster) -> tuple[int, bool]:
     others = [member for member in cluster.members if member is not leader]
     side = side_at(leader)
     session = granted(side, 60)
-    line = drive(side.line(5.0))
+    line = drive(side.connection(5.0))
     told: list[int] = []
     counted: list[bool] = []
 
@@ -98,7 +98,7 @@ def test_a_session_past_its_own_deadline_is_never_revived(cluster: EtcdCluster) 
 def test_a_term_that_changed_between_keep_alive_and_confirmation_does_not_count(cluster: EtcdCluster) -> None:
     side = side_at(*cluster.members)
     session = granted(side, 20)
-    line = drive(side.line(5.0))
+    line = drive(side.connection(5.0))
     line.term -= 1  # what the member told us before was of an older term
     kept = session.kept
     assert drive(keeping._confirmed(side, line, session, CallTime(time.monotonic, 5.0), False)) is False

@@ -79,7 +79,7 @@ def test_a_forked_child_does_not_use_the_connection_of_its_parent(url: str, key:
     if child == 0:
         status = 1
         try:
-            fresh = guard._transport.ready_line() is None
+            fresh = guard._transport.ready_connection() is None
             guard.put("x", key, "child", token=6)
             status = 0 if fresh else 2
         finally:

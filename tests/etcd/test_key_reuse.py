@@ -19,7 +19,7 @@ from interlock.backends.etcd.algorithm.releases import withdraw
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import REVOKE, Method, RangeAnswer
 from interlock.backends.etcd.wire.protobuf import message
@@ -523,7 +523,7 @@ def test_a_holder_that_comes_back_with_its_old_key_stands_behind_the_waiter(
             back.append(taken(other))
 
         returning = threading.Thread(target=return_)
-        line = drive(wire.side.line(PATIENCE), nested=True)
+        line = drive(wire.side.connection(PATIENCE), nested=True)
         open_watches = line.open_watches
 
         async def late(watched: Any, timeout: float) -> WatchGroup:
@@ -566,8 +566,8 @@ def test_the_end_of_an_earlier_claim_at_the_same_key_lets_nobody_in(wire: Wire, 
     stream.open(group, place.watched)
     stream.on_message(deleted(group.numbers[1], b"ahead", 21 if told else 15))
     assert group.fired
-    line = drive(wire.side.line(PATIENCE), nested=True)
-    assert isinstance(line, Line)
+    line = drive(wire.side.connection(PATIENCE), nested=True)
+    assert isinstance(line, MemberConnection)
     granted = waits._told(wire.side, line, claim, place, group)
     assert isinstance(granted, Granted) if told else granted is None
     wire.side.sessions.leave(claim.id)

@@ -14,7 +14,7 @@ from interlock._core import attempt
 from interlock._core.drive import drive
 from interlock.backends.etcd.algorithm import view
 from interlock.backends.etcd.store import EtcdStore
-from interlock.backends.etcd.transport.blocking import BlockingLine
+from interlock.backends.etcd.transport.blocking import BlockingConnection
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import stretched
 from tests.patience import until
@@ -64,15 +64,15 @@ def losing_posts(client: interlock.Client, patch: pytest.MonkeyPatch) -> list[ob
     store = client._core.store
     assert isinstance(store, EtcdStore)
     ours, lost = store._side.transport, list[object]()
-    post = BlockingLine.post
+    post = BlockingConnection.post
 
-    def lose(line: BlockingLine, *args: Any, **options: Any) -> None:
-        if line is ours.ready_line():
+    def lose(line: BlockingConnection, *args: Any, **options: Any) -> None:
+        if line is ours.ready_connection():
             lost.append(args)
         else:
             post(line, *args, **options)
 
-    patch.setattr(BlockingLine, "post", lose)
+    patch.setattr(BlockingConnection, "post", lose)
     return lost
 
 
@@ -97,7 +97,7 @@ def test_the_next_connection_repeats_it(url: str) -> None:
         assert lost
         store = first._core.store
         assert isinstance(store, EtcdStore)
-        line = store._side.transport.ready_line()
+        line = store._side.transport.ready_connection()
         assert line is not None
         line.end("the test breaks it")
         leases[1].release()

@@ -17,8 +17,8 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.etcd.errors import Denied, NotAuthenticated
-from interlock.backends.etcd.transport.aio import AsyncLine
-from interlock.backends.etcd.transport.blocking import BlockingLine
+from interlock.backends.etcd.transport.aio import AsyncConnection
+from interlock.backends.etcd.transport.blocking import BlockingConnection
 from interlock.backends.etcd.wire.messages import AUTHENTICATE, STATUS
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
@@ -281,16 +281,16 @@ def test_a_server_that_tells_its_status_to_root_alone(
     guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So does etcd from 3.5.28 on: without a login it refuses, and a raw `NotAuthenticated` came out."""
-    real = BlockingLine.call
+    real = BlockingConnection.call
 
-    async def call(line: BlockingLine, method: bytes, *rest: Any, **options: Any) -> bytes:
+    async def call(line: BlockingConnection, method: bytes, *rest: Any, **options: Any) -> bytes:
         if method == STATUS and line._credentials.missing:
             raise NotAuthenticated("user name is empty")
         if method == STATUS:
             raise Denied("permission denied")
         return await real(line, method, *rest, **options)
 
-    monkeypatch.setattr(BlockingLine, "call", call)
+    monkeypatch.setattr(BlockingConnection, "call", call)
     with interlock.connect(guarded.url(login="ours:s3cret@")) as client, client.lock("status") as lease:
         lease.renew()
 
@@ -300,9 +300,9 @@ def test_many_tasks_whose_token_has_expired_log_in_once(
 ) -> None:
     """Each logged in by itself: with 150 tasks the server hashed passwords for 5 s, and a lease was lost."""
     logins: list[bytes] = []
-    real = AsyncLine.call
+    real = AsyncConnection.call
 
-    async def call(line: AsyncLine, method: bytes, *rest: Any, **options: Any) -> bytes:
+    async def call(line: AsyncConnection, method: bytes, *rest: Any, **options: Any) -> bytes:
         if method == AUTHENTICATE:
             logins.append(method)
         return await real(line, method, *rest, **options)
@@ -311,7 +311,7 @@ def test_many_tasks_whose_token_has_expired_log_in_once(
         async with aio.connect(guarded.url(login="ours:s3cret@")) as client:
             await client.register("warm").read()
             client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
-            monkeypatch.setattr(AsyncLine, "call", call)
+            monkeypatch.setattr(AsyncConnection, "call", call)
             await asyncio.gather(*(client.register(f"r{n}").read() for n in range(50)))
 
     asyncio.run(main())

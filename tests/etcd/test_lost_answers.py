@@ -14,9 +14,9 @@ from interlock import aio
 from interlock._core.drive import drive
 from interlock.backends.etcd.errors import Broken
 from interlock.backends.etcd.store import EtcdStore
-from interlock.backends.etcd.transport.aio import AsyncLine
-from interlock.backends.etcd.transport.blocking import BlockingLine, BlockingTransport
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.aio import AsyncConnection
+from interlock.backends.etcd.transport.blocking import BlockingConnection, BlockingTransport
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.messages import GRANT, REVOKE, TXN, Method, of_lease, put, put_op, txn
 from interlock.errors import StaleToken, StoreUnavailable, Unreached
 from interlock.guards import etcd
@@ -35,11 +35,13 @@ class LostAnswer:
     ) -> None:
         self._meanwhile, self._late = meanwhile, late
         self.copy = b""
-        for kind in (BlockingLine, AsyncLine):
+        for kind in (BlockingConnection, AsyncConnection):
             patch.setattr(kind, "call", self._losing(kind.call))
 
     def _losing(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(line: Line, method: Method, body: bytes, timeout: float, **options: Any) -> bytes:
+        async def call(
+            line: MemberConnection, method: Method, body: bytes, timeout: float, **options: Any
+        ) -> bytes:
             if method != TXN or MARK.encode() not in body or self.copy:
                 answer: bytes = await real(line, method, body, timeout, **options)
                 return answer
@@ -67,7 +69,9 @@ def test_a_lease_whose_grant_was_not_answered_is_ours(
     lost: list[bytes] = []
 
     def losing(real: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(line: Line, method: Method, body: bytes, timeout: float, **options: Any) -> bytes:
+        async def call(
+            line: MemberConnection, method: Method, body: bytes, timeout: float, **options: Any
+        ) -> bytes:
             answer: bytes = await real(line, method, body, timeout, **options)
             if method == GRANT and not lost:
                 lost.append(body)
@@ -77,7 +81,7 @@ def test_a_lease_whose_grant_was_not_answered_is_ours(
 
         return call
 
-    for kind in (BlockingLine, AsyncLine):
+    for kind in (BlockingConnection, AsyncConnection):
         monkeypatch.setattr(kind, "call", losing(kind.call))
 
     async def on_loop() -> None:
@@ -229,7 +233,7 @@ def test_a_request_that_may_have_been_applied_is_never_said_to_be_unsent(
         operator.inspect("x")
 
         def nobody_is_there() -> None:
-            async def refused(*_: object) -> Line:
+            async def refused(*_: object) -> MemberConnection:
                 raise Unreached("nobody is there")
 
             monkeypatch.setattr(BlockingTransport, "_open", refused)

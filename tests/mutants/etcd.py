@@ -25,8 +25,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/algorithm/keeping.py",
             "_confirmed",
-            "after = TxnAnswer(await line.call(messages.TXN, proof, _time(line, deadline))).header.term",
-            "after = messages.RangeAnswer.of(await line.call(messages.RANGE, messages.get(side.keys.never), _time(line, deadline))).header.term",
+            "after = TxnAnswer(await connection.call(messages.TXN, proof, _time(connection, deadline))).header.term",
+            "after = messages.RangeAnswer.of(await connection.call(messages.RANGE, messages.get(side.keys.never), _time(connection, deadline))).header.term",
         ),
         tests=Tests("tests/etcd/test_stale_read.py"),
     ),
@@ -286,8 +286,8 @@ MUTANTS: list[Mutant] = [
         "etcd: a member that serves none of many short calls is never left",
         "whoever tries for half a second at a time, at a member that is cut off or behind a balancer",
         Code(
-            "backends/etcd/transport/line.py",
-            "Line.note_request",
+            "backends/etcd/transport/connection.py",
+            "MemberConnection.note_request",
             "if self.asked <= self.served:\n    self.asked = now",
             "self.asked = now",
         ),
@@ -341,8 +341,8 @@ MUTANTS: list[Mutant] = [
         "etcd: a member that was slow once is far away for ever",
         "every call on that connection may be late by as much",
         Code(
-            "backends/etcd/transport/line.py",
-            "Line.note_answer",
+            "backends/etcd/transport/connection.py",
+            "MemberConnection.note_answer",
             "if 2 * (now - sent) < self.least:\n    ...",
             "if False:\n    ...",
         ),

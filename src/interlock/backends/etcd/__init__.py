@@ -3,7 +3,7 @@ they were made.
 
     open.py        from a URL to a store            store.py   the port
     algorithm/     sessions, claims, releases, waits, renewals, operators, registers; once for all runtimes
-    transport/     lines to members: one for all threads, or one for all tasks of a loop
+    transport/     connections to members: one for all threads, or one for all tasks of a loop
     wire/          protobuf, HTTP/2, gRPC, watches, keys and values, without I/O
 
 No generated code and no gRPC library: the only dependency is `hpack` (decision 0026).

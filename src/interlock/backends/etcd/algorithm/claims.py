@@ -34,7 +34,7 @@ from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import (
@@ -461,7 +461,7 @@ async def _mark(side: Side, claim: Claim, own: Entry, deadline: CallTime) -> Non
             pass  # a convenience, unless others wait for it: then it is repeated
 
 
-def post_mark(side: Side, line: Line, claim: Claim, own: Entry) -> None:
+def post_mark(side: Side, connection: MemberConnection, claim: Claim, own: Entry) -> None:
     """Say that a claim was let in, without waiting for the answer.
 
     If others may wait for that, it is repeated until it is answered.
@@ -469,16 +469,16 @@ def post_mark(side: Side, line: Line, claim: Claim, own: Entry) -> None:
     if own.said is None:
         return
     if not view.marks(claim):
-        line.post(messages.TXN, mark(own))
+        connection.post(messages.TXN, mark(own))
         return
     side.sessions.let_in[claim.id] = own
-    line.post(messages.TXN, mark(own), lambda: side.sessions.let_in.pop(claim.id, None))
+    connection.post(messages.TXN, mark(own), lambda: side.sessions.let_in.pop(claim.id, None))
 
 
-def post_marks_again(sessions: Sessions, line: Line) -> None:
+def post_marks_again(sessions: Sessions, connection: MemberConnection) -> None:
     """Repeat on a new connection what may have got lost with the one before it."""
     for id, own in list(sessions.let_in.items()):
-        line.post(messages.TXN, mark(own), partial(sessions.let_in.pop, id, None))
+        connection.post(messages.TXN, mark(own), partial(sessions.let_in.pop, id, None))
 
 
 async def mark_again(side: Side, deadline: CallTime) -> None:

@@ -2,7 +2,7 @@
 
 What counts as kept: a keep-alive is answered by whichever server believes that it leads. A leader that was
 frozen, and has been replaced meanwhile, still believes so for a moment after it wakes up. Therefore a
-keep-alive counts only once a Txn that goes through the log, sent after its answer on the same line, was
+keep-alive counts only once a Txn that goes through the log, sent after its answer on the same connection, was
 answered in the same raft term, and the member had told that term before the keep-alive was sent. A term has
 one leader, and a majority accepted its entry after the keep-alive; so it led while it answered. A
 linearizable read proves less: before etcd 3.4.42, 3.5.28 and 3.6.9, a deposed leader can confirm one (etcd
@@ -19,7 +19,7 @@ from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseExists, LeaseNotFound, NotAuthenticated, NotProcessed, Refused
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import PAUSE
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, TxnAnswer
 from interlock.errors import InterlockError, StoreUnavailable
@@ -100,8 +100,8 @@ async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
     """
     side.sessions.lose(session)
     try:
-        line = await side.line(deadline.left())
-        line.post(messages.REVOKE, messages.of_lease(session.lease))
+        connection = await side.connection(deadline.left())
+        connection.post(messages.REVOKE, messages.of_lease(session.lease))
     except InterlockError:
         pass  # it lapses by itself
 
@@ -113,24 +113,26 @@ async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool
     nobody knows.
     """
     for attempt in range(2):
-        line = await side.line(deadline.left())
-        share, token = _share(side, deadline, attempt), line.token
+        connection = await side.connection(deadline.left())
+        share, token = _share(side, deadline, attempt), connection.token
         asked, sent = side.runtime.now(), time.monotonic()
         if session.lapsed(asked):
             await forsake(side, session, deadline)
             raise LeaseNotFound("its time has passed")
-        line.note_request(sent)
+        connection.note_request(sent)
         try:
-            confirmed = await _confirmed(side, line, session, share, listed)
+            confirmed = await _confirmed(side, connection, session, share, listed)
         except LeaseNotFound:
             side.sessions.lose(session)
             raise
         except NotAuthenticated as error:  # perhaps nobody but the keeper has spoken to the server for long
-            await side.transport.log_in_again(line, error, _time(line, deadline), attempt + 1, token)
+            await side.transport.log_in_again(
+                connection, error, _time(connection, deadline), attempt + 1, token
+            )
             continue
         except StoreUnavailable as error:
-            side.transport.leave(line, error, sent)
-            if attempt or line.usable or deadline.passed():
+            side.transport.leave(connection, error, sent)
+            if attempt or connection.usable or deadline.passed():
                 raise
             continue  # another member may know more
         if confirmed:
@@ -152,22 +154,26 @@ def _share(side: Side, deadline: CallTime, attempt: int) -> CallTime:
     return side.within(deadline.left() / 2)
 
 
-async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTime, listed: bool) -> bool:
+async def _confirmed(
+    side: Side, connection: MemberConnection, session: Session, deadline: CallTime, listed: bool
+) -> bool:
     """Send a keep-alive; whether the server that answered it certainly led then."""
-    before, request = line.term, messages.of_lease(session.lease)
-    kept = LeaseAnswer(await line.call(messages.KEEP_ALIVE, request, _time(line, deadline)))
+    before, request = connection.term, messages.of_lease(session.lease)
+    kept = LeaseAnswer(await connection.call(messages.KEEP_ALIVE, request, _time(connection, deadline)))
     gone, when, found = kept.ttl <= 0, side.runtime.now(), kept
     if listed and not gone:
         request = messages.of_lease(session.lease, keys=True)
-        found = LeaseAnswer(await line.call(messages.TIME_TO_LIVE, request, _time(line, deadline)))
+        found = LeaseAnswer(
+            await connection.call(messages.TIME_TO_LIVE, request, _time(connection, deadline))
+        )
         gone = found.ttl < 0  # 0 is what is left of the last second
     # It deletes nothing, so it makes no revision; but a Txn that might change something is an entry of the
     # log.
     proof = messages.txn(
         [messages.compare_create_revision(side.keys.never, 0)], [messages.delete_op(side.keys.never)]
     )
-    after = TxnAnswer(await line.call(messages.TXN, proof, _time(line, deadline))).header.term
-    line.term, line.served = after, time.monotonic()
+    after = TxnAnswer(await connection.call(messages.TXN, proof, _time(connection, deadline))).header.term
+    connection.term, connection.served = after, time.monotonic()
     if not before == kept.header.term == after:
         return False
     if gone:
@@ -177,8 +183,8 @@ async def _confirmed(side: Side, line: Line, session: Session, deadline: CallTim
     return True
 
 
-def _time(line: Line, deadline: CallTime) -> float:
-    return max(line.least, deadline.for_request())
+def _time(connection: MemberConnection, deadline: CallTime) -> float:
+    return max(connection.least, deadline.for_request())
 
 
 async def litter_lease(side: Side, deadline: CallTime, least: float = 0.0) -> int:

@@ -11,7 +11,7 @@ from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import escaped
 from interlock.backends.etcd.wire.messages import (
@@ -149,7 +149,7 @@ async def watch(side: Side, seen: Queue, timeout: float) -> None:
     """Wait until a queue differs from what was seen, or the time is up."""
     before = outline(seen)
 
-    async def same(line: Line, deadline: CallTime) -> bool:
+    async def same(connection: MemberConnection, deadline: CallTime) -> bool:
         found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
         return outline(found) == before
 

@@ -9,7 +9,7 @@ from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.messages import (
     RANGE,
     RangeAnswer,
@@ -72,8 +72,8 @@ async def watch(side: Side, name: str, version: int, timeout: float) -> None:
     """Wait until a register has another version, or the time is up."""
     key = side.keys.register(name)
 
-    async def same(line: Line, deadline: CallTime) -> bool:
-        answer = await line.call(RANGE, get(key), max(line.least, deadline.for_request()))
+    async def same(connection: MemberConnection, deadline: CallTime) -> bool:
+        answer = await connection.call(RANGE, get(key), max(connection.least, deadline.for_request()))
         kvs = RangeAnswer.of(answer).kvs
         return (kvs[0].modified if kvs else 0) == version
 

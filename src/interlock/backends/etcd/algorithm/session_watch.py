@@ -60,18 +60,18 @@ async def _until_deleted(side: Side, session: Session) -> None:
     `LeaseNotFound`.
     """
     key = side.keys.session(session.lease)
-    line = await side.line(TIME)
-    group = await line.open_watches([Watched(key, only_deletions=True)], TIME)
+    connection = await side.connection(TIME)
+    group = await connection.open_watches([Watched(key, only_deletions=True)], TIME)
     try:
         put_it = put_op(put(key, b"", session.lease))
         await side.txn(txn([compare_create_revision(key, 0)], [put_it]), side.within(TIME))
         while not group.hit:
             if session.lapsed(side.runtime.now()) or side.transport.closed:
                 return
-            await line.changed(group, ROUND)
-            if group.ended or not line.usable:
+            await connection.changed(group, ROUND)
+            if group.ended or not connection.usable:
                 await side.transport.pause(PAUSE)
                 return
     finally:
-        line.close_watches(group)
+        connection.close_watches(group)
     await keep(side, session, side.within(TIME))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from interlock.backends.etcd.algorithm.sessions import Sessions
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import ClusterTransport
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
 from interlock.backends.kit.connect_pace import SPARE, does_not_wait
@@ -44,8 +44,8 @@ class Side:
         """
         extra = self._to_connect(timeout) if patient and not self.transport.hurried else 0.0
         deadline = CallTime(self.runtime.now, timeout, extra)
-        if self.transport.ready_line() is None:
-            _, connecting = await self.transport.line(timeout + extra)
+        if self.transport.ready_connection() is None:
+            _, connecting = await self.transport.connection(timeout + extra)
             deadline.connected(connecting)
         return deadline
 
@@ -75,8 +75,8 @@ class Side:
         """The deadline of a call that has connected, or that has no extra time for that."""
         return CallTime(self.runtime.now, timeout)
 
-    async def line(self, timeout: float) -> Line:
-        return (await self.transport.line(timeout))[0]
+    async def connection(self, timeout: float) -> MemberConnection:
+        return (await self.transport.connection(timeout))[0]
 
     async def call(
         self, method: Method, body: bytes, deadline: CallTime, *, again: bool = True, patient: bool = False

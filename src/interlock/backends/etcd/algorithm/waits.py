@@ -22,7 +22,7 @@ from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
 from interlock.backends.etcd.transport.calltime import CallTime
-from interlock.backends.etcd.transport.line import Line
+from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.messages import (
     DOWNWARDS,
     RANGE,
@@ -55,28 +55,30 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
         return None
     try:
         while not deadline.passed():
-            line = await side.line(max(0.001, deadline.left()))
+            connection = await side.connection(max(0.001, deadline.left()))
             if not place.watched:
-                done = await _look(side, line, claim, place, deadline)
+                done = await _look(side, connection, claim, place, deadline)
                 if done is not True:
                     return done or None
-            group = await line.open_watches(place.watched, max(line.least, min(CONFIRM, deadline.left())))
+            group = await connection.open_watches(
+                place.watched, max(connection.least, min(CONFIRM, deadline.left()))
+            )
             try:
                 watched = place.watched
                 while True:
-                    done = await _look(side, line, claim, place, deadline)
+                    done = await _look(side, connection, claim, place, deadline)
                     if done is not True:
                         return done or None
                     if place.watched != watched:
                         break  # another claim must change first now
-                    if not await line.changed(group, deadline.left()):
+                    if not await connection.changed(group, deadline.left()):
                         return None
-                    if group.ended or not line.usable:
+                    if group.ended or not connection.usable:
                         return None
-                    if (granted := _told(side, line, claim, place, group)) is not None:
+                    if (granted := _told(side, connection, claim, place, group)) is not None:
                         return granted
             finally:
-                line.close_watches(group)
+                connection.close_watches(group)
     except NotAuthenticated:
         return None
     except StoreUnavailable:
@@ -85,7 +87,9 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
     return None
 
 
-def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup) -> Granted | None:
+def _told(
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, group: WatchGroup
+) -> Granted | None:
     """The grant, if the event alone tells of it: the only claim ahead has left, and nothing was heard of our
     own key.
 
@@ -96,10 +100,12 @@ def _told(side: Side, line: Line, claim: Claim, place: Place, group: WatchGroup)
         return None
     if group.hit[group.numbers[1]] <= place.created:
         return None
-    return _granted(side, line, claim, place, place.next)
+    return _granted(side, connection, claim, place, place.next)
 
 
-def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> Granted | None:
+def _granted(
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, own: Entry
+) -> Granted | None:
     """The grant of a claim whose turn it is; None if its session has lapsed on our clock."""
     now = side.runtime.now()
     session = side.sessions.of_lease(own.lease, now)
@@ -109,16 +115,18 @@ def _granted(side: Side, line: Line, claim: Claim, place: Place, own: Entry) -> 
     if (known := side.sessions.own(claim.id)) is not None:
         known.admitted = True
     if view.marks(claim) or now - place.since > LONG:
-        post_mark(side, line, claim, own)  # others may wait for this; we do not
+        post_mark(side, connection, claim, own)  # others may wait for this; we do not
     return session.granted(own.token, claim.ttl, now)
 
 
-async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime) -> Granted | bool:
+async def _look(
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
+) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
-    if place.crowd and (done := await _look_ahead(side, line, claim, place, deadline)) is not None:
+    if place.crowd and (done := await _look_ahead(side, connection, claim, place, deadline)) is not None:
         return done
     if view.waits_for_writers(claim):
-        return await _look_at_writers(side, line, claim, place, deadline)
+        return await _look_at_writers(side, connection, claim, place, deadline)
     folder, mine = side.keys.folder(claim.resource), side.key_of(claim.resource, claim.id)
     found: RangeAnswer | None = None
     for serializable in (True, False):
@@ -130,7 +138,9 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Ca
             serializable=serializable,
             max_create=place.created,
         )
-        found = RangeAnswer.of(await line.call(RANGE, request, max(line.least, deadline.for_request())))
+        found = RangeAnswer.of(
+            await connection.call(RANGE, request, max(connection.least, deadline.for_request()))
+        )
         if found.header.revision >= place.created:
             break
     assert found is not None
@@ -147,11 +157,11 @@ async def _look(side: Side, line: Line, claim: Claim, place: Place, deadline: Ca
         else:
             place.watched = view.watched_in(claim, queue, folder)
         return True
-    return _granted(side, line, claim, place, own) or False
+    return _granted(side, connection, claim, place, own) or False
 
 
 async def _look_ahead(
-    side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool | None:
     """Look whether those ahead still stand, each by its key; None if they are not known, because it stands
     too far behind.
@@ -169,7 +179,7 @@ async def _look_ahead(
             serializable=True,
             keys_only=True,
         )
-        found = await line.call(RANGE, request, max(line.least, deadline.for_request()))
+        found = await connection.call(RANGE, request, max(connection.least, deadline.for_request()))
         crowd.front_was((kv.created, kv.key) for kv in RangeAnswer.of(found).kvs)
         ahead = crowd.ahead_of(place.created)
         if ahead is None:
@@ -180,7 +190,7 @@ async def _look_ahead(
         reads = [get(mine, serializable=serializable)]
         reads += [get(key, serializable=serializable, keys_only=True) for _, key in ahead]
         request = txn([], [get_op(read) for read in reads])
-        answer = TxnAnswer(await line.call(TXN, request, max(line.least, deadline.for_request())))
+        answer = TxnAnswer(await connection.call(TXN, request, max(connection.least, deadline.for_request())))
         if answer.revision >= place.created:
             break  # it has seen us enter, and so all who came before
     assert answer is not None
@@ -192,14 +202,14 @@ async def _look_ahead(
     crowd.left(created for created, _ in set(ahead) - set(standing))
     place.ahead = len(standing)
     if not standing:
-        return _granted(side, line, claim, place, own[0]) or False
+        return _granted(side, connection, claim, place, own[0]) or False
     place.watched = (Watched(mine, only_deletions=True), Watched(standing[-1][1], only_deletions=True))
     place.next = own[0] if len(standing) == 1 else None
     return True
 
 
 async def _look_at_writers(
-    side: Side, line: Line, claim: Claim, place: Place, deadline: CallTime
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool:
     """The look of a reader: at itself, and at all ahead but the other readers."""
     mine = side.key_of(claim.resource, claim.id)
@@ -207,7 +217,7 @@ async def _look_at_writers(
     for serializable in (True, False):
         ahead = view.writers(side.keys, claim.resource, serializable=serializable, max_create=place.created)
         request = txn([], [get_op(get(mine, serializable=serializable)), *ahead])
-        answer = TxnAnswer(await line.call(TXN, request, max(line.least, deadline.for_request())))
+        answer = TxnAnswer(await connection.call(TXN, request, max(connection.least, deadline.for_request())))
         if answer.revision >= place.created:
             break
     assert answer is not None
@@ -217,7 +227,7 @@ async def _look_at_writers(
     queue = [entry for part in others for entry in part if entry.created < place.created]
     queue.sort(key=lambda entry: entry.created)
     if view.is_in(claim, [*queue, own[0]]):
-        return _granted(side, line, claim, place, own[0]) or False
+        return _granted(side, connection, claim, place, own[0]) or False
     place.watched = view.watched_in(claim, [*queue, own[0]], side.keys.folder(claim.resource))
     return True
 
@@ -226,30 +236,33 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
     """Wait until a holder's claim is removed, or the time is up."""
     mine = side.key_of(claim.resource, claim.id)
 
-    async def stands(line: Line, deadline: CallTime) -> bool:
-        answer = await line.call(RANGE, get(mine), max(line.least, deadline.for_request()))
+    async def stands(connection: MemberConnection, deadline: CallTime) -> bool:
+        answer = await connection.call(RANGE, get(mine), max(connection.least, deadline.for_request()))
         return any(Entry(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
 
     await sleep_while(side, [Watched(mine, only_deletions=True)], stands, timeout)
 
 
 async def sleep_while(
-    side: Side, watched: Sequence[Watched], same: Callable[[Line, CallTime], Awaitable[bool]], timeout: float
+    side: Side,
+    watched: Sequence[Watched],
+    same: Callable[[MemberConnection, CallTime], Awaitable[bool]],
+    timeout: float,
 ) -> None:
     """Watch, read, and sleep while that read finds the same, or until the time is up."""
     deadline = side.within(timeout)
     if deadline.left() <= 0.001:
         return
     try:
-        line = await side.line(deadline.left())
-        group = await line.open_watches(watched, max(line.least, min(CONFIRM, deadline.left())))
+        connection = await side.connection(deadline.left())
+        group = await connection.open_watches(watched, max(connection.least, min(CONFIRM, deadline.left())))
         try:
-            while await same(line, deadline) and not deadline.passed():
-                await line.changed(group, deadline.left())
-                if group.ended or not line.usable:
+            while await same(connection, deadline) and not deadline.passed():
+                await connection.changed(group, deadline.left())
+                if group.ended or not connection.usable:
                     return
         finally:
-            line.close_watches(group)
+            connection.close_watches(group)
     except NotAuthenticated:
         return
     except StoreUnavailable:

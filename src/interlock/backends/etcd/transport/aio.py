@@ -23,8 +23,8 @@ from interlock.backends.etcd.errors import (
 )
 from interlock.backends.etcd.transport.blocking import AT_ONCE, BlockingTransport
 from interlock.backends.etcd.transport.cluster import ClusterTransport
+from interlock.backends.etcd.transport.connection import NOT_SENT, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import NOT_SENT, Line
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
@@ -35,8 +35,8 @@ from interlock.backends.kit.tasks import retrieve
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 
-class AsyncLine(Line, asyncio.Protocol):
-    """A line for the tasks of one event loop."""
+class AsyncConnection(MemberConnection, asyncio.Protocol):
+    """A connection for the tasks of one event loop."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, *, tls: bool) -> None:
         super().__init__(endpoint, credentials, tls=tls)
@@ -213,34 +213,36 @@ def _settle(over: asyncio.Future[bool], answer: bool, ready: bool = True) -> Non
 
 
 class AsyncTransport(ClusterTransport):
-    """The line of the tasks of one loop; made when first needed, and again when it was lost."""
+    """The connection of the tasks of one loop; made when first needed, and again when it was lost."""
 
     def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
         super().__init__(address, credentials, hurried=hurried)
-        self._line: AsyncLine | None = None
-        self._replaced: list[AsyncLine] = []  # they take no new calls, and may still answer those under way
-        self._connecting: asyncio.Task[Line] | None = None
+        self._connection: AsyncConnection | None = None
+        self._replaced: list[
+            AsyncConnection
+        ] = []  # they take no new calls, and may still answer those under way
+        self._connecting: asyncio.Task[MemberConnection] | None = None
 
     def inside(self) -> bool:
         return False  # all changes happen on the loop's own thread
 
-    def ready_line(self) -> Line | None:
-        line = self._line
-        if line is not None and line.usable and line.loop is asyncio.get_running_loop():
-            return line
+    def ready_connection(self) -> MemberConnection | None:
+        connection = self._connection
+        if connection is not None and connection.usable and connection.loop is asyncio.get_running_loop():
+            return connection
         return None
 
-    async def line(self, timeout: float) -> tuple[Line, float]:
-        line, loop = self.ready_line(), asyncio.get_running_loop()
-        if line is not None:
-            return line, 0.0
+    async def connection(self, timeout: float) -> tuple[MemberConnection, float]:
+        connection, loop = self.ready_connection(), asyncio.get_running_loop()
+        if connection is not None:
+            return connection, 0.0
         if self.closed:
             raise ClientClosed("this client was closed")
         began = time.monotonic()
         limit = min(self.address.connect_timeout, timeout)
         task = self._connecting
         if task is None or task.done() or task.get_loop() is not loop:
-            task = self._connecting = loop.create_task(self._make_line())
+            task = self._connecting = loop.create_task(self._make_connection())
             task.add_done_callback(retrieve)
         done, _ = await asyncio.wait([task], timeout=max(0.0, limit))
         if not done:
@@ -252,20 +254,20 @@ class AsyncTransport(ClusterTransport):
         except StoreUnavailable as error:
             raise Unreached(str(error)) from None
 
-    async def _make_line(self) -> Line:
+    async def _make_connection(self) -> MemberConnection:
         """Also without a caller: one that stops waiting does not end the attempt for the others.
 
-        The line is noted before the attempt ends: otherwise a task that asks in between would connect once
-        more.
+        The connection is noted before the attempt ends: otherwise a task that asks in between would connect
+        once more.
         """
-        line = cast(AsyncLine, await self._connect(self.address.connect_timeout))
+        connection = cast(AsyncConnection, await self._connect(self.address.connect_timeout))
         if self.closed:
-            line.end("this client was closed")
-            return line
-        known = [*self._replaced, *([] if self._line is None else [self._line])]
+            connection.end("this client was closed")
+            return connection
+        known = [*self._replaced, *([] if self._connection is None else [self._connection])]
         self._replaced = [one for one in known if not one.ended and not one.loop.is_closed()]
-        self._line = line
-        return line
+        self._connection = connection
+        return connection
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -281,7 +283,7 @@ class AsyncTransport(ClusterTransport):
         except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
             raise StoreUnavailable(f"{self.address.place}: the keeper cannot connect: {error}") from None
 
-    async def _open(self, endpoint: Endpoint, timeout: float) -> AsyncLine:
+    async def _open(self, endpoint: Endpoint, timeout: float) -> AsyncConnection:
         try:
             return await asyncio.wait_for(self._opened(endpoint, timeout), timeout)
         except InterlockError:
@@ -293,20 +295,20 @@ class AsyncTransport(ClusterTransport):
                 self.address.tls.forget()
             raise unreachable(endpoint.place, error) from None
 
-    async def _opened(self, endpoint: Endpoint, timeout: float) -> AsyncLine:
+    async def _opened(self, endpoint: Endpoint, timeout: float) -> AsyncConnection:
         loop, tls = asyncio.get_running_loop(), self.address.tls
         found = await _looked_up(endpoint, timeout)
         error: OSError = OSError("its name has no address")
         standard_streams.occupy()
         for *_, place in found:
             try:
-                _, line = await loop.create_connection(
-                    lambda: AsyncLine(endpoint, self._credentials, tls=tls is not None),
+                _, connection = await loop.create_connection(
+                    lambda: AsyncConnection(endpoint, self._credentials, tls=tls is not None),
                     *place[:2],
                     ssl=None if tls is None else tls.context(),
                     server_hostname=None if tls is None else tls.server_name or endpoint.host,
                 )
-                return line
+                return connection
             except OSError as failed:
                 error = failed
         raise error
@@ -315,19 +317,19 @@ class AsyncTransport(ClusterTransport):
         """Keep the parent's loop and sockets unused, so that nothing says goodbye to the server on its
         behalf.
         """
-        _parents.append((self._line, self._replaced, self._connecting))
-        self._line = self._connecting = None
+        _parents.append((self._connection, self._replaced, self._connecting))
+        self._connection = self._connecting = None
         self._replaced = []
         self._accompanied = False
 
     async def close(self) -> None:
         self.closed = True
-        lines, self._line, self._replaced = (*self._replaced, self._line), None, []
+        connections, self._connection, self._replaced = (*self._replaced, self._connection), None, []
         if self._connecting is not None and not self._connecting.done():
             self._connecting.cancel()
-        for line in lines:
-            if line is not None and not line.loop.is_closed():
-                line.end("this client was closed")
+        for connection in connections:
+            if connection is not None and not connection.loop.is_closed():
+                connection.end("this client was closed")
         await asyncio.sleep(0)  # let the transports close their sockets
 
 

@@ -4,8 +4,8 @@ everybody.
 There is no listener thread. A thread that waits takes the role of the reader if nobody has it, hands answers
 to the threads that they are for, and passes the role on when it has its own. The role, and the right to
 connect, are tickets held by weak reference: however a thread ends that has one, even by an exception that
-another thread throws into it between two lines, the ticket is free once its frame is gone. A line that is
-interrupted in the midst of a change is broken and replaced; the other threads ask again.
+another thread throws into it between two lines, the ticket is free once its frame is gone. A connection that
+is interrupted in the midst of a change is broken and replaced; the other threads ask again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from interlock.backends.etcd.errors import (
     unreachable,
 )
 from interlock.backends.etcd.transport.cluster import ClusterTransport
+from interlock.backends.etcd.transport.connection import NOT_SENT, PING_AFTER, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import NOT_SENT, PING_AFTER, Line
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
 from interlock.backends.etcd.wire.messages import Method
@@ -44,7 +44,7 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.backends.kit import resolver
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
-FRESH = 0.5  # seconds of silence after which a line is checked before it is used
+FRESH = 0.5  # seconds of silence after which a connection is checked before it is used
 SOON = 0.02  # seconds that answers to pings wait for a request, and what the system did not take, to be sent
 AGAIN = 0.25  # seconds after which a thread that waits looks whether the reader is gone without a word
 CHUNK = 65536
@@ -187,8 +187,8 @@ def _nobody() -> None:
     """Wake nobody: the thread reads by itself, or looks before it waits."""
 
 
-class BlockingLine(Line):
-    """A line for threads."""
+class BlockingConnection(MemberConnection):
+    """A connection for threads."""
 
     def __init__(
         self, endpoint: Endpoint, credentials: Credentials, sock: SharedSocket, *, tls: bool
@@ -205,7 +205,9 @@ class BlockingLine(Line):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A few lines that change the line's state. If they are interrupted, nobody can trust it any more."""
+        """A few lines that change the connection's state. If they are interrupted, nobody can trust it any
+        more.
+        """
         with self._mutex:
             try:
                 yield
@@ -214,7 +216,7 @@ class BlockingLine(Line):
                 raise
 
     def _interrupted(self, error: BaseException) -> None:
-        """The line was changed by halves.
+        """The connection was changed by halves.
 
         The two busiest changes call this themselves, without `_changing`.
         """
@@ -356,7 +358,7 @@ class BlockingLine(Line):
     # ---- reading ------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read what has come since somebody last read: the server may have closed the line, or asked
+        """Read what has come since somebody last read: the server may have closed the connection, or asked
         whether we live.
         """
         ticket = self._reading.take()
@@ -492,7 +494,7 @@ class BlockingLine(Line):
         self._close_if_over()
 
     def _close_if_over(self) -> None:
-        """Close the socket of a line that has ended, but never while a thread waits on it: its number
+        """Close the socket of a connection that has ended, but never while a thread waits on it: its number
         could be another's.
         """
         if self.ended and self._reading.free:
@@ -508,25 +510,25 @@ class BlockingLine(Line):
 
 
 class BlockingTransport(ClusterTransport):
-    """The line of a client's threads; where greenlets are, one for each thread of the system."""
+    """The connection of a client's threads; where greenlets are, one for each thread of the system."""
 
     def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
         super().__init__(address, credentials, hurried=hurried)
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Forget the parent's lines: our copies of their sockets are closed, and the server hears nothing
-        of it.
+        """Forget the parent's connections: our copies of their sockets are closed, and the server hears
+        nothing of it.
         """
-        for line in getattr(self, "_lines", {}).values():
-            line.forget()
-        self._lines: dict[int, BlockingLine] = {}
+        for connection in getattr(self, "_connections", {}).values():
+            connection.forget()
+        self._connections: dict[int, BlockingConnection] = {}
         self._connecting = Role()
         self._accompanied = False
 
     def inside(self) -> bool:
-        for line in list(self._lines.values()):
-            if line._mutex._is_owned():
+        for connection in list(self._connections.values()):
+            if connection._mutex._is_owned():
                 return True
         return self._connecting._mutex._is_owned()
 
@@ -535,43 +537,43 @@ class BlockingTransport(ClusterTransport):
             return 0
         return int(native.original("get_ident")())
 
-    def ready_line(self) -> Line | None:
-        line = self._lines.get(self._thread() if native.green("socket") else 0)
-        return None if line is None or line.ended or line._core.draining else line
+    def ready_connection(self) -> MemberConnection | None:
+        connection = self._connections.get(self._thread() if native.green("socket") else 0)
+        return None if connection is None or connection.ended or connection._core.draining else connection
 
-    async def line(self, timeout: float) -> tuple[Line, float]:
+    async def connection(self, timeout: float) -> tuple[MemberConnection, float]:
         thread = self._thread()
-        line = self._lines.get(thread)
-        if line is not None and line.usable:
-            return line, 0.0
+        connection = self._connections.get(thread)
+        if connection is not None and connection.usable:
+            return connection, 0.0
         began = time.monotonic()
         limit = min(self.address.connect_timeout, timeout)
         ticket = self._connecting.take()
         while ticket is None:  # another thread connects for all
             time.sleep(0.002)
-            line = self._lines.get(thread)
-            if line is not None and line.usable:
-                return line, time.monotonic() - began
+            connection = self._connections.get(thread)
+            if connection is not None and connection.usable:
+                return connection, time.monotonic() - began
             if time.monotonic() > began + limit:
                 raise Unreached(str(timeout_error(self.address.place, limit)))
             ticket = self._connecting.take()
         try:
-            line = self._lines.get(thread)
-            if line is None or not line.usable:
+            connection = self._connections.get(thread)
+            if connection is None or not connection.usable:
                 self._check_open()
-                line = await self._connect_blocking(max(0.001, began + limit - time.monotonic()))
-                self._lines[thread] = line
+                connection = await self._connect_blocking(max(0.001, began + limit - time.monotonic()))
+                self._connections[thread] = connection
                 if self.closed:  # meanwhile: nobody else would close this one
-                    line.end("this client was closed")
+                    connection.end("this client was closed")
                     self._check_open()
         finally:
             self._connecting.give_back(ticket)
-        return line, time.monotonic() - began
+        return connection, time.monotonic() - began
 
-    async def _connect_blocking(self, timeout: float) -> BlockingLine:
-        line = await self._connect(timeout)
-        assert isinstance(line, BlockingLine)
-        return line
+    async def _connect_blocking(self, timeout: float) -> BlockingConnection:
+        connection = await self._connect(timeout)
+        assert isinstance(connection, BlockingConnection)
+        return connection
 
     def _check_open(self) -> None:
         if self.closed:
@@ -583,7 +585,7 @@ class BlockingTransport(ClusterTransport):
     async def _connect_companion(self, companion: ClusterTransport, timeout: float) -> None:
         await companion.warm(timeout)
 
-    async def _open(self, endpoint: Endpoint, timeout: float) -> BlockingLine:
+    async def _open(self, endpoint: Endpoint, timeout: float) -> BlockingConnection:
         until = time.monotonic() + timeout
         error: OSError = OSError("its name has no address")
         try:
@@ -602,7 +604,7 @@ class BlockingTransport(ClusterTransport):
                 sock.connect(place)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock = self._secured(sock, endpoint)
-                return self._line_on(sock, endpoint)
+                return self._connection_on(sock, endpoint)
             except OSError as failed:
                 error = failed
                 sock.close()
@@ -627,22 +629,22 @@ class BlockingTransport(ClusterTransport):
             raise not_etcd(endpoint.place, "its TLS does not speak HTTP/2")
         return wrapped
 
-    def _line_on(self, sock: Any, endpoint: Endpoint) -> BlockingLine:
+    def _connection_on(self, sock: Any, endpoint: Endpoint) -> BlockingConnection:
         tls = self.address.tls is not None
         if not native.green("socket"):
-            return BlockingLine(endpoint, self._credentials, SharedSocket(sock), tls=tls)
+            return BlockingConnection(endpoint, self._credentials, SharedSocket(sock), tls=tls)
         if self.hurried:  # the keeper's thread is no greenlet
             try:
                 sock = native.PlainSocket(sock)
             except (AttributeError, TypeError):
                 pass  # an unknown library: only its own thread can use the socket
-        return BlockingLine(endpoint, self._credentials, TimedSocket(sock), tls=tls)
+        return BlockingConnection(endpoint, self._credentials, TimedSocket(sock), tls=tls)
 
     async def close(self) -> None:
         self.closed = True
-        for line in list(self._lines.values()):
-            line.end("this client was closed")
-        self._lines.clear()
+        for connection in list(self._connections.values()):
+            connection.end("this client was closed")
+        self._connections.clear()
 
 
 def _addresses(endpoint: Endpoint, timeout: float) -> list[resolver.AddressInfo]:

@@ -1,7 +1,8 @@
 """The transport of a cluster: finds a member that serves, logs in, sends calls, and goes on to another member
 when one fails.
 
-Written once for threads and tasks; the two kinds differ in how a line is opened and in who waits for that.
+Written once for threads and tasks; the two kinds differ in how a connection is opened and in who waits for
+that.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from interlock.backends.etcd.errors import (
     unreachable,
 )
 from interlock.backends.etcd.transport.calltime import CallTime
+from interlock.backends.etcd.transport.connection import FARTHEST, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import FARTHEST, Line
 from interlock.backends.etcd.transport.versions import check_version
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.grpc import Call
@@ -59,7 +60,7 @@ class ClusterTransport(ABC):
         self._first = 0  # the endpoint to begin with
         self.took = 0.0  # seconds that the last connection took
         self.closed = False
-        self.on_connected: Callable[[Line], object] = _nothing  # called with each new line
+        self.on_connected: Callable[[MemberConnection], object] = _nothing  # called with each new connection
         self._companion: ClusterTransport | None = None  # the keeper's, connected before anything is granted
         self._accompanied = False
 
@@ -123,26 +124,26 @@ class ClusterTransport(ABC):
         tries, logins = 0, 0
         while True:
             token = self._credentials.number
-            line = self.ready_line()
-            if line is None:
-                line, connecting = await self.line(time_left.to_connect())
+            connection = self.ready_connection()
+            if connection is None:
+                connection, connecting = await self.connection(time_left.to_connect())
                 time_left.connected(connecting)
-            left = max(line.least, time_left.for_request())
+            left = max(connection.least, time_left.for_request())
             sent = time.monotonic()
-            line.note_request(sent)
+            connection.note_request(sent)
             tries += 1
             try:
-                answer = await line.call(method, body, self._share(left, again), patient=patient)
-                line.note_answer(sent)
+                answer = await connection.call(method, body, self._share(left, again), patient=patient)
+                connection.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
                 logins += 1
-                await self.log_in_again(line, error, left, logins, token)
+                await self.log_in_again(connection, error, left, logins, token)
             except HeldUp:  # nothing was sent, so this says nothing about the member
                 if time_left.left() <= PAUSE:
                     raise
             except StoreUnavailable as error:
-                self.leave(line, error, sent)
+                self.leave(connection, error, sent)
                 if not isinstance(error, Unreached):
                     doubt()
                 if not (again or isinstance(error, NotProcessed)) or time_left.left() <= PAUSE:
@@ -154,21 +155,21 @@ class ClusterTransport(ABC):
         """The answer to a call that stands alone: one with a time of its own for connecting."""
         return await self.call(method, body, CallTime(time.monotonic, timeout, self.address.connect_timeout))
 
-    def leave(self, line: Line, error: StoreUnavailable, sent: float) -> None:
+    def leave(self, connection: MemberConnection, error: StoreUnavailable, sent: float) -> None:
         """The next call goes to another member, unless this one only closed an old connection, or is slow
         for a moment.
         """
         if isinstance(error, (Broken, NotProcessed)):
-            line.end(str(error))
-        elif isinstance(error, Refused) or line.heard < sent or self._unserved(line):
+            connection.end(str(error))
+        elif isinstance(error, Refused) or connection.heard < sent or self._unserved(connection):
             endpoints = self.address.endpoints
-            if endpoints[self._first] == line.endpoint:
+            if endpoints[self._first] == connection.endpoint:
                 self._first = (self._first + 1) % len(endpoints)
             # Nothing came since the call was sent, or the member has no leader: its watchers must look
             # elsewhere, too.
-            line.end(str(error))
+            connection.end(str(error))
 
-    def _unserved(self, line: Line) -> bool:
+    def _unserved(self, connection: MemberConnection) -> bool:
         """Whether a member has served nothing for so long that it may be cut off from the others.
 
         Such a member goes on with everything that it can do alone: it acknowledges data, answers pings and
@@ -176,25 +177,25 @@ class ClusterTransport(ABC):
         another member.
         """
         patience = UNSERVED_KEEPER if self.hurried else UNSERVED
-        return line.served < line.asked <= time.monotonic() - patience
+        return connection.served < connection.asked <= time.monotonic() - patience
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""
-        await self.line(timeout)
+        await self.connection(timeout)
 
-    # ---- lines --------------------------------------------------------------------------
-
-    @abstractmethod
-    def ready_line(self) -> Line | None:
-        """The line that calls are sent on now; None if one must be opened first."""
+    # ---- connections --------------------------------------------------------------------------
 
     @abstractmethod
-    async def line(self, timeout: float) -> tuple[Line, float]:
-        """A line, and the seconds that connecting took: at most `timeout` and `connect_timeout`."""
+    def ready_connection(self) -> MemberConnection | None:
+        """The connection that calls are sent on now; None if one must be opened first."""
 
     @abstractmethod
-    async def _open(self, endpoint: Endpoint, timeout: float) -> Line:
-        """A new line to one member."""
+    async def connection(self, timeout: float) -> tuple[MemberConnection, float]:
+        """A connection, and the seconds that connecting took: at most `timeout` and `connect_timeout`."""
+
+    @abstractmethod
+    async def _open(self, endpoint: Endpoint, timeout: float) -> MemberConnection:
+        """A new connection to one member."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...
@@ -214,32 +215,32 @@ class ClusterTransport(ABC):
     @abstractmethod
     async def close(self) -> None: ...
 
-    async def _connect(self, timeout: float) -> Line:
-        """A line to the leader if it is found quickly, otherwise to any member that answers; logged in."""
+    async def _connect(self, timeout: float) -> MemberConnection:
+        """A connection to the leader if it is found quickly, otherwise to any member that answers; logged in."""
         began = time.monotonic()
         until = began + timeout
         if self._companion is not None and not self._accompanied:
             await self._connect_companion(self._companion, timeout)
             self._accompanied = True
-        line = await self._found(until)
+        connection = await self._found(until)
         try:
             if self._credentials.missing:
                 await self._log_in_once(
-                    line, max(SHORTEST, until - time.monotonic()), self._credentials.number
+                    connection, max(SHORTEST, until - time.monotonic()), self._credentials.number
                 )
         except BaseException:
-            line.end("logging in failed")
+            connection.end("logging in failed")
             raise
         self.took = time.monotonic() - began
-        self.on_connected(line)
-        return line
+        self.on_connected(connection)
+        return connection
 
-    async def _found(self, until: float) -> Line:
+    async def _found(self, until: float) -> MemberConnection:
         endpoints = self.address.endpoints
         if len(endpoints) == 1:
             return await self._found_alone(endpoints[0], until)
         order = [(self._first + n) % len(endpoints) for n in range(len(endpoints))]
-        second: tuple[Line, int] | None = None  # a member that serves and does not lead
+        second: tuple[MemberConnection, int] | None = None  # a member that serves and does not lead
         error: InterlockError = unreachable(self.address.place, "no time was left for it")
         took = 0.0
         for n, number in enumerate(order):
@@ -250,7 +251,7 @@ class ClusterTransport(ABC):
             if share <= 0:
                 break
             try:
-                line, status = await self._greeted(endpoints[number], share)
+                connection, status = await self._greeted(endpoints[number], share)
             except InterlockError as failed:
                 error = failed
                 continue
@@ -263,11 +264,11 @@ class ClusterTransport(ABC):
                 if second is not None:
                     second[0].end("another member leads")
                 self._first = number
-                return line
+                return connection
             if second is None and (status.leader or n == len(order) - 1):
-                second = line, number
+                second = connection, number
             else:
-                line.end("another member is used")
+                connection.end("another member is used")
         if second is None:
             if isinstance(error, StoreUnavailable):
                 raise nobody(self.address.place, self.address.hosts, error) from None
@@ -275,8 +276,8 @@ class ClusterTransport(ABC):
         self._first = second[1]
         return second[0]
 
-    async def _found_alone(self, endpoint: Endpoint, until: float) -> Line:
-        """A line to a single address.
+    async def _found_alone(self, endpoint: Endpoint, until: float) -> MemberConnection:
+        """A connection to a single address.
 
         If the member there knows no leader, or says nothing, another one may be behind the next connection.
         How soon a member must answer is known only after a connection that succeeded.
@@ -288,40 +289,40 @@ class ClusterTransport(ABC):
             left = max(SHORTEST, until - began)
             share = min(left, max(EACH_TRY, SEEK * self.took)) if self.took else left
             try:
-                line, status = await self._greeted(endpoint, share)
+                connection, status = await self._greeted(endpoint, share)
             except StoreUnavailable as error:
                 now = time.monotonic()
                 if now >= began + share and now + PAUSE < until:
                     continue
                 raise nobody(self.address.place, self.address.hosts, error) from None
             if status.leader or tries == BEHIND or time.monotonic() >= until:
-                return line
-            line.end("it knows no leader")
+                return connection
+            connection.end("it knows no leader")
 
-    async def _greeted(self, endpoint: Endpoint, timeout: float) -> tuple[Line, StatusAnswer]:
-        """A new line, and what its member says of itself: that it is etcd, and who leads."""
+    async def _greeted(self, endpoint: Endpoint, timeout: float) -> tuple[MemberConnection, StatusAnswer]:
+        """A new connection, and what its member says of itself: that it is etcd, and who leads."""
         began = time.monotonic()
         hint = "for TLS" if self.address.tls is not None else "not for TLS (etcds://)"
-        line = await self._open(endpoint, timeout)
+        connection = await self._open(endpoint, timeout)
         try:
-            probe = line.post(
+            probe = connection.post(
                 messages.KEEP_ALIVE, _of_no_lease()
             )  # answered beside the status: it costs no time
-            status = await self._status(line, began + timeout)
-            await self._check_no_proxy(line, probe, began + timeout)
+            status = await self._status(connection, began + timeout)
+            await self._check_no_proxy(connection, probe, began + timeout)
         except Broken as error:
-            line.end("no greeting")
+            connection.end("no greeting")
             raise Advised(
-                f"{line.place}: cannot connect: {error.args[0]}; is it etcd's port for clients, and {hint}?"
+                f"{connection.place}: cannot connect: {error.args[0]}; is it etcd's port for clients, and {hint}?"
             ) from None
         except BaseException:
-            line.end("no greeting")
+            connection.end("no greeting")
             raise
-        line.term = status.term
-        check_version(line.place, status.version)
-        return line, status
+        connection.term = status.term
+        check_version(connection.place, status.version)
+        return connection, status
 
-    async def _check_no_proxy(self, line: Line, probe: Call, until: float) -> None:
+    async def _check_no_proxy(self, connection: MemberConnection, probe: Call, until: float) -> None:
         """Refuse etcd's own proxy. It answers keep-alives when it likes, and some reads from memory, so
         nothing that it says proves anything.
 
@@ -331,12 +332,14 @@ class ClusterTransport(ABC):
         if probe.status is None or CANCELLED not in probe.status.text:
             return
         try:  # once more: a member that is just being stopped says so, too
-            await line.call(messages.KEEP_ALIVE, _of_no_lease(), max(SHORTEST, until - time.monotonic()))
+            await connection.call(
+                messages.KEEP_ALIVE, _of_no_lease(), max(SHORTEST, until - time.monotonic())
+            )
         except Refused as error:
             if CANCELLED in str(error):
-                raise a_proxy(line.place) from None
+                raise a_proxy(connection.place) from None
 
-    async def _status(self, line: Line, until: float) -> StatusAnswer:
+    async def _status(self, connection: MemberConnection, until: float) -> StatusAnswer:
         """From etcd 3.5.28 on, where users have passwords, only root may ask for it.
 
         Then another answer tells a part of it.
@@ -346,53 +349,53 @@ class ClusterTransport(ABC):
             token, asked = self._credentials.number, time.monotonic()
             left = max(SHORTEST, until - asked)
             try:
-                data = await line.call(method, request, left)
+                data = await connection.call(method, request, left)
             except NotAuthenticated as error:
                 logins += 1
-                await self.log_in_again(line, error, left, logins, token)
+                await self.log_in_again(connection, error, left, logins, token)
             except Denied:
                 if method != messages.STATUS:
                     raise
                 method, request = messages.TIME_TO_LIVE, messages.of_lease(NO_LEASE)
             else:
-                line.least = min(FARTHEST, 2 * (time.monotonic() - asked))
+                connection.least = min(FARTHEST, 2 * (time.monotonic() - asked))
                 if method == messages.STATUS:
                     return StatusAnswer(data)
                 return StatusAnswer.from_header(messages.LeaseAnswer(data).header)
 
     async def log_in_again(
-        self, line: Line, error: Exception, timeout: float, logins: int, token: int
+        self, connection: MemberConnection, error: Exception, timeout: float, logins: int, token: int
     ) -> None:
         """Get another token after a call with this one was refused; `StoreUnfit` if that has been of no
         use.
         """
         if logins > MOST_LOGINS or not self._credentials.user:
-            raise _no_login(line.place, error) from None
+            raise _no_login(connection.place, error) from None
         self._credentials.forget(token)
-        await self._log_in_once(line, timeout, token)
+        await self._log_in_once(connection, timeout, token)
 
-    async def _log_in_once(self, line: Line, timeout: float, token: int) -> None:
+    async def _log_in_once(self, connection: MemberConnection, timeout: float, token: int) -> None:
         """Log in, or wait for another caller that does: return once there is a newer token than this one."""
         credentials, until = self._credentials, time.monotonic() + timeout
         while credentials.number == token:
             now = time.monotonic()
             if now >= until:
-                raise timeout_error(line.place, timeout)
+                raise timeout_error(connection.place, timeout)
             if credentials.take_lead(now, until - now):
                 try:
-                    await self._log_in(line, until - now)
+                    await self._log_in(connection, until - now)
                 finally:
                     credentials.landed()
                 return
             await self.pause(LOGIN_PAUSE)
 
-    async def _log_in(self, line: Line, timeout: float) -> None:
+    async def _log_in(self, connection: MemberConnection, timeout: float) -> None:
         credentials = self._credentials
         body = messages.authenticate(credentials.user, credentials.password)
         try:
-            credentials.accept(messages.token_of(await line.call(messages.AUTHENTICATE, body, timeout)))
+            credentials.accept(messages.token_of(await connection.call(messages.AUTHENTICATE, body, timeout)))
         except NotAuthenticated as error:
-            raise _no_login(line.place, error) from None
+            raise _no_login(connection.place, error) from None
         except StoreUnfit as error:
             if "authentication is not enabled" not in str(error):
                 raise
@@ -403,8 +406,8 @@ def _of_no_lease() -> bytes:
     return messages.of_lease(secrets.randbits(62) | 1)
 
 
-def _nothing(line: Line) -> None:
-    """Do nothing with a new line."""
+def _nothing(connection: MemberConnection) -> None:
+    """Do nothing with a new connection."""
 
 
 def _no_login(place: str, error: Exception) -> StoreUnfit:

@@ -28,10 +28,10 @@ def notice_for(version: str) -> str | None:
     found = NUMBERS.match(version)
     if found is None:
         return None
-    line, release = (int(found[1]), int(found[2])), int(found[3])
-    if line < (3, 4) or release < REVOKES.get(line, 0):
+    connection, release = (int(found[1]), int(found[2])), int(found[3])
+    if connection < (3, 4) or release < REVOKES.get(connection, 0):
         return NOTICE_REVOKES
-    return NOTICE_STALE if release < STALE.get(line, 0) else None
+    return NOTICE_STALE if release < STALE.get(connection, 0) else None
 
 
 def check_version(place: str, version: str) -> None:

@@ -1,8 +1,8 @@
-"""A line: one connection to one member, which many callers share. What the blocking and the asyncio one have
-in common.
+"""One connection to one member, which many callers share: what the blocking and the asyncio one have in
+common.
 
-All calls, and all watches, of a line are multiplexed on one socket. A look that follows a watch is made on
-the same line, so that the member that told of a change also answers the look.
+All calls and watches of a connection are multiplexed on one socket. A read that follows a watch is made on
+the same connection, so that the member that told of a change also answers the read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the
 HAS_LEADER = literal(b"hasleader", b"true")
 
 
-class Line(ABC):
+class MemberConnection(ABC):
     """One connection.
 
     `usable` turns False when it may not begin new calls; those under way may still be answered.
@@ -45,7 +45,7 @@ class Line(ABC):
         self._watch_stream: Stream | None = None
         self._watch_token = 0  # the number of the token that the stream was opened with
         self.ended = False
-        self.term = 0  # the raft term that this member last told us on this line
+        self.term = 0  # the raft term that this member last told us on this connection
         self.served = (
             0.0  # when a call was last answered that a member cannot answer by itself, without the leader
         )
@@ -75,7 +75,7 @@ class Line(ABC):
         """A call that was sent at this time was answered, with the leader's help.
 
         The first round trip says how far away a member is, unless it was busy or frozen then: without another
-        look, every call on this line might be late by as much for as long as the line lives.
+        look, every call on this connection might be late by as much for as long as the connection lives.
         """
         self.served = now = time.monotonic()
         if 2 * (now - sent) < self.least:

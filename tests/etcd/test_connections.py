@@ -1,4 +1,4 @@
-"""A line for threads on a socket whose other end a test plays: what leaves when."""
+"""A connection for threads on a socket whose other end a test plays: what leaves when."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
-from interlock.backends.etcd.transport.aio import AsyncLine, AsyncTransport
-from interlock.backends.etcd.transport.blocking import SOON, BlockingLine, SharedSocket
+from interlock.backends.etcd.transport.aio import AsyncConnection, AsyncTransport
+from interlock.backends.etcd.transport.blocking import SOON, BlockingConnection, SharedSocket
+from interlock.backends.etcd.transport.connection import NOT_SENT
 from interlock.backends.etcd.transport.credentials import Credentials
-from interlock.backends.etcd.transport.line import NOT_SENT
 from interlock.backends.etcd.wire.grpc import framed
 from interlock.backends.etcd.wire.http2 import (
     ACK,
@@ -83,20 +83,20 @@ class Server:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[BlockingLine, Server, Credentials]]:
+def ends() -> Iterator[tuple[BlockingConnection, Server, Credentials]]:
     ours, theirs = socket.socketpair()
     theirs.settimeout(PATIENCE)
     credentials = Credentials("user", "password")
-    line = BlockingLine(Endpoint("h", 1), credentials, SharedSocket(ours), tls=False)
+    connection = BlockingConnection(Endpoint("h", 1), credentials, SharedSocket(ours), tls=False)
     with theirs:
         server = Server(theirs)
         server.send(frame(SETTINGS, 0, 0))
-        yield line, server, credentials
-        line.end("over")
+        yield connection, server, credentials
+        connection.end("over")
 
 
-def ask(line: BlockingLine) -> bytes:
-    return drive(line.call(RANGE, b"question", PATIENCE), nested=True)
+def ask(connection: BlockingConnection) -> bytes:
+    return drive(connection.call(RANGE, b"question", PATIENCE), nested=True)
 
 
 def heard(server: Server, kind: int) -> list[Frame]:
@@ -107,10 +107,10 @@ def heard(server: Server, kind: int) -> list[Frame]:
     return found
 
 
-def test_a_ping_is_answered_while_a_call_waits(ends: tuple[BlockingLine, Server, Credentials]) -> None:
-    line, server, _ = ends
+def test_a_ping_is_answered_while_a_call_waits(ends: tuple[BlockingConnection, Server, Credentials]) -> None:
+    connection, server, _ = ends
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, line)
+        asked = pool.submit(ask, connection)
         heard(server, DATA)
         server.send(PINGED)
         assert heard(server, PING) == [(PING, ACK, b"12345678")]
@@ -118,41 +118,43 @@ def test_a_ping_is_answered_while_a_call_waits(ends: tuple[BlockingLine, Server,
         assert asked.result() == b"answer"
 
 
-def test_a_ping_is_answered_however_much_arrives(ends: tuple[BlockingLine, Server, Credentials]) -> None:
-    """A line that is never silent must not keep the answer to itself: the server would take it for dead."""
-    line, server, _ = ends
+def test_a_ping_is_answered_however_much_arrives(
+    ends: tuple[BlockingConnection, Server, Credentials],
+) -> None:
+    """A connection that is never silent must not keep the answer to itself: the server would take it for dead."""
+    connection, server, _ = ends
     server.send(PINGED)
     now = time.monotonic()
     for after in (0.0, 0.4 * SOON, 0.8 * SOON, 1.2 * SOON, 1.6 * SOON):
         server.send(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"))
-        line._pump(now + after, 1.0)
-    assert not line._core.pongs
+        connection._pump(now + after, 1.0)
+    assert not connection._core.pongs
     assert heard(server, PING) == [(PING, ACK, b"12345678")]
 
 
 def test_the_answer_to_a_ping_leaves_behind_the_next_request(
-    ends: tuple[BlockingLine, Server, Credentials],
+    ends: tuple[BlockingConnection, Server, Credentials],
 ) -> None:
-    line, server, _ = ends
+    connection, server, _ = ends
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask, line)
+        asked = pool.submit(ask, connection)
         heard(server, DATA)
         server.answer(1, more=PINGED)
         asked.result()
-        asked = pool.submit(ask, line)
+        asked = pool.submit(ask, connection)
         assert [kind for kind, *_ in heard(server, PING)] == [HEADERS, DATA, PING]
         server.answer(3)
         asked.result()
 
 
 def test_each_request_has_the_token_of_the_last_login(
-    ends: tuple[BlockingLine, Server, Credentials],
+    ends: tuple[BlockingConnection, Server, Credentials],
 ) -> None:
-    line, server, credentials = ends
+    connection, server, credentials = ends
     with ThreadPoolExecutor(1) as pool:
         for number, token in enumerate((b"first", b"second", b"")):
             credentials.accept(token) if token else credentials.forget(credentials.number)
-            asked = pool.submit(ask, line)
+            asked = pool.submit(ask, connection)
             head = heard(server, DATA)[0][2]
             server.answer(2 * number + 1)
             asked.result()
@@ -163,20 +165,20 @@ def test_each_request_has_the_token_of_the_last_login(
 
 
 def test_a_patient_call_that_was_not_sent_is_given_up_while_the_server_would_have_time(
-    ends: tuple[BlockingLine, Server, Credentials],
+    ends: tuple[BlockingConnection, Server, Credentials],
 ) -> None:
     """It says nothing about the server, and has had no effect."""
-    line, server, _ = ends
+    connection, server, _ = ends
     with ThreadPoolExecutor(CROWD) as pool:
-        under_way = [pool.submit(ask, line) for _ in range(CROWD)]
+        under_way = [pool.submit(ask, connection) for _ in range(CROWD)]
         found: list[Frame] = []
         while sum(kind == DATA for kind, _, _ in found) < CROWD:
             found += server.hear()
         began = time.monotonic()
         with pytest.raises(HeldUp, match="not sent"):
-            drive(line.call(RANGE, b"late", 0.2, patient=True), nested=True)
+            drive(connection.call(RANGE, b"late", 0.2, patient=True), nested=True)
         assert time.monotonic() - began >= 0.2 * NOT_SENT
-        assert not line._core._patient
+        assert not connection._core._patient
         for n in range(CROWD):
             server.answer(1 + 2 * n)
         assert [asked.result() for asked in under_way] == [b"answer"] * CROWD
@@ -187,11 +189,11 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
     """All have the same deadline. The first ones to be given up made room for the next, which were sent when nobody waited for them."""
 
     async def crowd(sock: socket.socket) -> list[BaseException | bytes]:
-        line = AsyncLine(Endpoint("h", 1), Credentials("", ""), tls=False)
-        await asyncio.get_running_loop().create_connection(lambda: line, sock=sock)
-        calls = [line.call(RANGE, b"question", 0.3, patient=True) for _ in range(4 * CROWD)]
+        connection = AsyncConnection(Endpoint("h", 1), Credentials("", ""), tls=False)
+        await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
+        calls = [connection.call(RANGE, b"question", 0.3, patient=True) for _ in range(4 * CROWD)]
         found = await asyncio.gather(*calls, return_exceptions=True)
-        line.end("over")
+        connection.end("over")
         return found
 
     ours, theirs = socket.socketpair()
@@ -205,7 +207,7 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
 
 
 def test_tasks_that_ask_at_the_moment_of_connecting_share_one_line(cluster: EtcdCluster) -> None:
-    """One that came after the attempt had ended, and before this was noted, connected once more; nobody closed the first line."""
+    """One that came after the attempt had ended, and before this was noted, connected once more; nobody closed the first connection."""
 
     async def crowd() -> None:
         endpoint = Endpoint("127.0.0.1", cluster.members[0].port)
@@ -213,13 +215,13 @@ def test_tasks_that_ask_at_the_moment_of_connecting_share_one_line(cluster: Etcd
 
         async def ask_in_each_turn_of_the_loop() -> None:
             while not asking.done():
-                lines.append(asyncio.create_task(transport.line(PATIENCE)))
+                connections.append(asyncio.create_task(transport.connection(PATIENCE)))
                 await asyncio.sleep(0)
 
-        lines = [asyncio.create_task(transport.line(PATIENCE))]
-        asking = lines[0]
+        connections = [asyncio.create_task(transport.connection(PATIENCE))]
+        asking = connections[0]
         await ask_in_each_turn_of_the_loop()
-        assert len({line for line, _ in await asyncio.gather(*lines)}) == 1
+        assert len({connection for connection, _ in await asyncio.gather(*connections)}) == 1
         await transport.close()
 
     asyncio.run(crowd())
@@ -231,9 +233,9 @@ def test_a_line_that_was_replaced_is_closed_with_the_client(cluster: EtcdCluster
     async def replaced() -> None:
         endpoint = Endpoint("127.0.0.1", cluster.members[0].port)
         transport = AsyncTransport(Address((endpoint,)), Credentials("", ""))
-        first, _ = await transport.line(PATIENCE)
+        first, _ = await transport.connection(PATIENCE)
         first._core.draining = True
-        second, _ = await transport.line(PATIENCE)
+        second, _ = await transport.connection(PATIENCE)
         assert second is not first
         assert [first.ended, second.ended] == [False, False]
         await transport.close()
