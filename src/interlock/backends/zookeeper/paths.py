@@ -1,11 +1,12 @@
-"""Which node a name, a claim or a register has, and back. Pure.
+"""From a name, a claim or a register to its node, and back. Pure.
 
     /interlock/NAME/ID-PERMITS-CAPACITY__lock__SEQUENCE    a claim: ephemeral, sequential
     /interlock/NAME/ID-PERMITS__shrunk                     the permits that it has left, once it gave some back
-    /interlock/NAME/lingering-TOKEN-...__lock__SEQUENCE    what keeps its place for the rest of a `min_hold`: persistent
+    /interlock/NAME/lingering-TOKEN-...__lock__SEQUENCE    keeps its place for the rest of a `min_hold`: persistent
     /interlock/.registers/NAME                             a register
-    /interlock/.gone/claim-ID, .../register-NAME, .../linger-TOKEN   what was evicted or deleted, or is to be removed soon
-    /interlock/.sessions/SESSION                           written to, to learn that the leader knows the session
+    /interlock/.gone/claim-ID, .../register-NAME           evicted or deleted
+    /interlock/.gone/linger-TOKEN                          lingers, and is to be removed soon
+    /interlock/.sessions/SESSION                           written to: a reply shows that the leader knows it
 
 All of it is below the chroot of the URL. The name of a claim's node carries everything that decides who is
 admitted, so nobody has to read the data of a node for that. It ends as the nodes of kazoo's own `Lock` do, so

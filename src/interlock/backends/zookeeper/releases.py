@@ -1,4 +1,4 @@
-"""Removes claims: at once, or leaving a node without a session in their place for the rest of a `min_hold`."""
+"""Removes claims: at once, or so that a node without a session lingers for the rest of a `min_hold`."""
 
 from __future__ import annotations
 

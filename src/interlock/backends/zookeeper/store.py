@@ -1,4 +1,4 @@
-"""The store port over a ZooKeeper ensemble. Its calls are in the modules beside; here they are put together."""
+"""The store port over a ZooKeeper ensemble, put together from the calls in the modules beside it."""
 
 from __future__ import annotations
 

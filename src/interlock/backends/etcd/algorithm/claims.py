@@ -2,7 +2,8 @@
 
     compare   the claim was not evicted or taken back, and nothing stands there at all
     then      put the key under the session's lease: it is granted
-    else      compare   the claim was not evicted or taken back, its key does not exist; unless it queues: nothing stands there
+    else      compare   the claim was not evicted or taken back, its key does not exist;
+                        unless it queues: nothing stands there
               then      put the key under the session's lease, and look at the queue, unless it is long
               else      look for the reason, and at the queue
 
@@ -325,8 +326,8 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
         raise StoreUnfit(f"{side.place}: {side.keys.floor.decode()} must hold a whole number") from None
     if not 0 <= found[1] < HIGHEST_FLOOR:
         raise StoreUnfit(
-            f"{side.place}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as microseconds "
-            f"since 1970 are, not one of {len(str(found[1]))} digits"
+            f"{side.place}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as "
+            f"microseconds since 1970 are, not one of {len(str(found[1]))} digits"
         )
     moved, side.sessions.floor = found != side.sessions.floor, found
     return moved

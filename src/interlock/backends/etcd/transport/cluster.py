@@ -216,7 +216,7 @@ class ClusterTransport(ABC):
     async def close(self) -> None: ...
 
     async def _connect(self, timeout: float) -> MemberConnection:
-        """A connection to the leader if it is found quickly, otherwise to any member that answers; logged in."""
+        """A connection, logged in: to the leader if it is found quickly, otherwise to any member that answers."""
         began = time.monotonic()
         until = began + timeout
         if self._companion is not None and not self._accompanied:
@@ -313,7 +313,8 @@ class ClusterTransport(ABC):
         except Broken as error:
             connection.end("no greeting")
             raise Advised(
-                f"{connection.place}: cannot connect: {error.args[0]}; is it etcd's port for clients, and {hint}?"
+                f"{connection.place}: cannot connect: {error.args[0]}; "
+                f"is it etcd's port for clients, and {hint}?"
             ) from None
         except BaseException:
             connection.end("no greeting")

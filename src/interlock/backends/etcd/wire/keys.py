@@ -1,13 +1,15 @@
 """The names of the keys.
 
-    interlock/<name>/<word>           a claim; its place in the queue is the revision at which it was created. The word is its client's,
-                                      with a number if this client has several claims there; the claim's id stands in the value
-    interlock/<name>/~r-<word>        the same for a reader: whoever waits for writers alone need not read all readers
+    interlock/<name>/<word>           a claim; its place in the queue is the revision at which it was created.
+                                      The word is its client's, with a number if this client has several
+                                      claims there; the claim's id stands in the value
+    interlock/<name>/~r-<word>        the same for a reader: a claim that waits for writers alone need not
+                                      read all readers
     interlock-gone/<claim id>         a claim that must not come back: evicted, or released
     interlock-gone/by-<call>-<n>      an eviction was done, for a caller that has not got the answer
     interlock-register/<name>         a register
-    interlock-token-floor             a number that is added to every token; absent unless an operator has set it
-    interlock-session/<lease>         stands as long as the lease of a session, which is written in hexadecimal digits
+    interlock-token-floor             a number that is added to every token; absent unless an operator set it
+    interlock-session/<lease>         stands as long as the lease of a session, which is written in hex
     interlock-never                   nobody writes it; a Txn that would delete it confirms who leads
 
 `interlock/` is the prefix, which the URL may choose. In a name, `%` and `/` are written `%25` and `%2F`:
