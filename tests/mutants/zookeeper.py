@@ -128,7 +128,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: whoever is let in stays in line",
         "readers wait for each other, for ever",
-        Code(CLAIMS, "Claims._grant", "self._ledger.leave_line(entry)", ""),
+        Code(CLAIMS, "Claims._grant", "self._ledger.leave_crowd(entry)", ""),
         tests=crowds("share_one_look"),
     ),
     mutant(

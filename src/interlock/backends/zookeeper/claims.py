@@ -113,7 +113,7 @@ class Claims(Operators, Releases):
             entry.node, entry.token = node, stat.czxid
             self._link.remember(folder)
             if look is None:
-                return self._line_up(entry)
+                return self._join_crowd(entry)
             return await self._judge(entry, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
@@ -208,8 +208,8 @@ class Claims(Operators, Releases):
             return answer
         now = await self._calls.server_now(deadline)
         holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
-        if (line := self._ledger.line(entry.folder)) is not None:
-            line.told(holder, self._runtime.now())
+        if (crowd := self._ledger.crowd(entry.folder)) is not None:
+            crowd.told(holder, self._runtime.now())
         return Busy(answer.ahead, answer.retry_after, holder)
 
     async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
@@ -274,7 +274,7 @@ class Claims(Operators, Releases):
         if not claim.queued:
             await self._delete(entry, deadline)
             return Busy(entry.ahead, retry_after)
-        return self._line_up(entry, view, retry_after)
+        return self._join_crowd(entry, view, retry_after)
 
     async def _removed(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
         """Answer for a claim whose node is gone: an operator has removed it, or it enters once more."""
@@ -283,14 +283,14 @@ class Claims(Operators, Releases):
             return self._evicted(entry.claim.id, gone)
         return await self._enter(entry.claim, entry.session, deadline)
 
-    def _line_up(self, entry: Entry, view: View | None = None, retry_after: float | None = None) -> Busy:
+    def _join_crowd(self, entry: Entry, view: View | None = None, retry_after: float | None = None) -> Busy:
         """The answer for a claim that waits, behind those of our own that came before it."""
         entry.waited = True
-        line = self._ledger.line_up(entry, view)
+        crowd = self._ledger.join_crowd(entry, view)
         if view is None:  # it has not looked: this many at least
-            entry.ahead = max(entry.ahead, len(line))
+            entry.ahead = max(entry.ahead, len(crowd))
         timeout = entry.session.timeout if retry_after is None else retry_after
-        return Busy(entry.ahead, timeout, line.holder(0.0)[1])
+        return Busy(entry.ahead, timeout, crowd.holder(0.0)[1])
 
     async def _behind_ours(self, entry: Entry, deadline: Deadline) -> ClaimAnswer | None:
         """The answer for a claim behind another waiter of ours, which asks again; None if there is no such
@@ -307,27 +307,27 @@ class Claims(Operators, Releases):
         if own is None:
             return await self._removed(entry, deadline)
         if ahead is None:  # it was removed, and nobody has told it yet
-            self._ledger.leave_line(first)
+            self._ledger.leave_crowd(first)
             return None
         if (
             holder is not None
             and held[0] is not None
-            and (line := self._ledger.line(entry.folder)) is not None
+            and (crowd := self._ledger.crowd(entry.folder)) is not None
         ):
             now = await self._calls.server_now(deadline)
-            line.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
-        return self._line_up(entry)
+            crowd.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
+        return self._join_crowd(entry)
 
     def _holder_to_name(self, first: Entry) -> Place | None:
         """The claim at the front of the queue, if one of our waiters should ask about it.
 
         It is named in messages only.
         """
-        line, now = self._ledger.line(first.folder), self._runtime.now()
-        if line is None or line.holder(now)[0]:
+        crowd, now = self._ledger.crowd(first.folder), self._runtime.now()
+        if crowd is None or crowd.holder(now)[0]:
             return None
-        line.told(line.holder(now)[1], now)  # the others do not ask meanwhile
-        ahead = line.ahead_of(first.node)
+        crowd.told(crowd.holder(now)[1], now)  # the others do not ask meanwhile
+        ahead = crowd.ahead_of(first.node)
         return ahead[0][1] if ahead else None
 
     async def _end_lingering(
@@ -351,7 +351,7 @@ class Claims(Operators, Releases):
         """The grant, with as much of the session's time as is proved."""
         if entry.admitted_at is None:
             entry.admitted_at = self._runtime.now()
-            self._ledger.leave_line(entry)
+            self._ledger.leave_crowd(entry)
             if entry.must_touch():
                 self._touch(entry)
         left = entry.session.writes.ends - asked

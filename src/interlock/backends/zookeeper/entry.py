@@ -98,7 +98,7 @@ class Entry:
         return self.waited and 1 < self.claim.capacity < EVERYTHING
 
 
-class Line(Crowd[str, Place]):
+class FolderCrowd(Crowd[str, Place]):
     """The waiters of one client on one resource, with what its last look has shown; the front is kept by
     the names of the nodes.
     """
@@ -127,7 +127,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._mutex = native.mutex()
-        self._lines: dict[str, Line] = {}  # by folder
+        self._crowds: dict[str, FolderCrowd] = {}  # by folder
         self.entries: dict[str, Entry] = {}
         self._former: dict[str, None] = {}
         self._evicted: dict[str, tuple[str, float]] = {}
@@ -141,62 +141,62 @@ class Ledger:
         self._former.pop(id, None)
         if entry is not None:
             entry.session.leave(id)
-            self.leave_line(entry, gone=True)
+            self.leave_crowd(entry, gone=True)
 
     def after_fork(self) -> None:
         self._mutex = native.mutex()
         # First: nobody is left to be woken, and the locks of the parent's signals may be held for ever.
-        self._lines = {}
+        self._crowds = {}
         self.lose(None)
 
     # ---- claims that wait ----------------------------------------------------------------
 
-    def line_up(self, entry: Entry, view: View | None) -> Line:
+    def join_crowd(self, entry: Entry, view: View | None) -> FolderCrowd:
         """Have a claim wait behind those of our own that came before it."""
         with self._mutex:
-            line = self._lines.get(entry.folder)
-            if line is None:
-                line = self._lines[entry.folder] = Line(entry.claim.capacity)
-            line.join(entry.claim.id, entry.token)
+            crowd = self._crowds.get(entry.folder)
+            if crowd is None:
+                crowd = self._crowds[entry.folder] = FolderCrowd(entry.claim.capacity)
+            crowd.join(entry.claim.id, entry.token)
             if view is not None:
-                line.saw(view)
-            return line
+                crowd.saw(view)
+            return crowd
 
-    def leave_line(self, entry: Entry, *, gone: bool = False) -> None:
+    def leave_crowd(self, entry: Entry, *, gone: bool = False) -> None:
         """It waits no longer: wake the next one of ours. With `gone`, its node does not stand any more."""
-        line = self._lines.get(entry.folder)
-        if line is not None:
+        crowd = self._crowds.get(entry.folder)
+        if crowd is not None:
             with self._mutex:
                 if gone:
-                    line.left([entry.node])
-                line.leave(entry.claim.id)
-                if not line and self._lines.get(entry.folder) is line:
-                    del self._lines[entry.folder]
+                    crowd.left([entry.node])
+                crowd.leave(entry.claim.id)
+                if not crowd and self._crowds.get(entry.folder) is crowd:
+                    del self._crowds[entry.folder]
 
-    def line(self, folder: str) -> Line | None:
-        return self._lines.get(folder)
+    def crowd(self, folder: str) -> FolderCrowd | None:
+        return self._crowds.get(folder)
 
     def is_behind_ours(self, claim: Claim, folder: str) -> bool:
         """Whether a claim that enters now has to wait, because many older ones of this client wait there."""
-        line = self._lines.get(folder)
-        return line is not None and claim.queued and line.capacity == claim.capacity and len(line) >= SHORT
+        crowd = self._crowds.get(folder)
+        return crowd is not None and claim.queued and crowd.capacity == claim.capacity and len(crowd) >= SHORT
 
     def behind_ours(self, entry: Entry, signal: Callable[[], Signal]) -> Signal | None:
         """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
         with self._mutex:
-            line = self._lines.get(entry.folder)
-            return None if line is None else line.behind(entry.claim.id, signal)
+            crowd = self._crowds.get(entry.folder)
+            return None if crowd is None else crowd.behind(entry.claim.id, signal)
 
     def first_of_ours(self, entry: Entry) -> Entry | None:
         """The first of our waiters there, if they are many and it is not this one."""
         with self._mutex:
-            line = self._lines.get(entry.folder)
-            first = None if line is None else line.first()
-            if line is None or len(line) <= SHORT or first is None or first[1] == entry.claim.id:
+            crowd = self._crowds.get(entry.folder)
+            first = None if crowd is None else crowd.first()
+            if crowd is None or len(crowd) <= SHORT or first is None or first[1] == entry.claim.id:
                 return None
             found = self.entries.get(first[1])
             if found is None or found.token != first[0]:
-                line.leave(first[1])  # it stands elsewhere by now
+                crowd.leave(first[1])  # it stands elsewhere by now
             return found
 
     # ---- the end of claims -----------------------------------------------------------------
@@ -206,7 +206,7 @@ class Ledger:
         for id in list(self.entries) if ids is None else ids:
             if (entry := self.entries.pop(id, None)) is not None:
                 self._former[id] = None
-                self.leave_line(entry)
+                self.leave_crowd(entry)
         while len(self._former) > FORMER:
             self._former.pop(next(iter(self._former)), None)
 

@@ -22,7 +22,7 @@ class Releases(Side):
         entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
         if entry is not None:
             # Before its node is deleted: that may fail, and the next of ours must see to itself.
-            self._ledger.leave_line(entry)
+            self._ledger.leave_crowd(entry)
         if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
             lingers = linger > 0 and entry.admitted_at is not None
             stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))

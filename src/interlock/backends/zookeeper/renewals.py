@@ -51,7 +51,7 @@ class Renewals(Side):
                 stands = False  # it only waits, and its caller holds it
             if entry is None or not stands or not await self._change(entry, renewal, deadline):
                 if entry is not None:
-                    self._ledger.leave_line(entry)  # it is woken, and asks
+                    self._ledger.leave_crowd(entry)  # it is woken, and asks
                 answers.append(await self._gone(renewal, deadline))
                 continue
             if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:

@@ -66,7 +66,7 @@ class Turns:
         return None
 
     def give_back(self, folder: str, turn: Turn) -> None:
-        """End a turn, or the wait for one; the next in line has it then."""
+        """End a turn, or the wait for one; the next waiter has it then."""
         with self._mutex:
             given, waiting = self._given.get(folder, {}), self._waiting.get(folder)
             if waiting is not None:

@@ -20,7 +20,7 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.claims import Claims
-from interlock.backends.zookeeper.entry import Entry, Line
+from interlock.backends.zookeeper.entry import Entry, FolderCrowd
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer
 from interlock.backends.zookeeper.paths import Place
@@ -92,10 +92,12 @@ class Waits(Claims):
         """Look, and sleep until something has changed, until a look lets the claim in; None if it must be
         asked for again.
         """
-        line = self._ledger.line(entry.folder) or Line(entry.claim.capacity)  # to remember what was seen
+        crowd = self._ledger.crowd(entry.folder) or FolderCrowd(
+            entry.claim.capacity
+        )  # to remember what was seen
         look = self._look_ahead if entry.exclusive() else self._look_at_all
         while not deadline.passed() and self._stands(entry, bell):
-            found = await look(entry, line, bell, deadline)
+            found = await look(entry, crowd, bell, deadline)
             if isinstance(found, Granted):
                 return found
             if found == GONE:
@@ -122,33 +124,33 @@ class Waits(Claims):
     # ---- a claim that shares with nobody ---------------------------------------------------
 
     async def _look_ahead(
-        self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
+        self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has
         to look again.
         """
-        line.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
-        version = line.view.version  # first: what is seen later is at least as new
-        ahead = line.ahead_of(entry.node)
+        crowd.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
+        version = crowd.view.version  # first: what is seen later is at least as new
+        ahead = crowd.ahead_of(entry.node)
         if ahead is None:
-            return await self._list(entry, line, bell, deadline)
+            return await self._list(entry, crowd, bell, deadline)
         places = [place for _, place in ahead]
         if any(place.lingering and place.node not in entry.lingering for place in places):
             return GONE  # asking again tells until when
         near = places[-NEAREST:]
         gone = await self._look_up(entry, bell, near, version, deadline)
         if gone is None:
-            return await self._list(entry, line, bell, deadline)
+            return await self._list(entry, crowd, bell, deadline)
         if not self._stands(entry, bell):
             return GONE
-        line.left(gone)
+        crowd.left(gone)
         standing = [place for place in near if place.node not in gone]
         entry.ahead = len(places) - len(gone)
         if not entry.ahead:
             entry.let_in(self._runtime.now())
             return self._grant(entry, self._runtime.now())
         if not standing:
-            return await self._list(entry, line, bell, deadline)
+            return await self._list(entry, crowd, bell, deadline)
         return WAITS if f"{entry.folder}/{standing[-1].node}" in bell.armed else None
 
     async def _look_up(
@@ -179,12 +181,12 @@ class Waits(Claims):
         left |= bell.deleted
         return {place.node for place in near if f"{entry.folder}/{place.node}" in left}
 
-    async def _list(self, entry: Entry, line: Line, bell: Bell, deadline: Deadline) -> str | None:
+    async def _list(self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline) -> str | None:
         """Begin to listen, and list the queue after that; None if the claim stands there, otherwise GONE."""
         view = await self._listen(entry, bell, (), deadline)
         if view.find(entry.node) is None:
             return GONE
-        line.saw(view)
+        crowd.saw(view)
         return None
 
     async def _listen(self, entry: Entry, bell: Bell, watched: Sequence[str], deadline: Deadline) -> View:
@@ -198,7 +200,7 @@ class Waits(Claims):
     # ---- a claim that others may share with ------------------------------------------------
 
     async def _look_at_all(
-        self, entry: Entry, line: Line, bell: Bell, deadline: Deadline
+        self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """List the queue, and listen to those that must change first; None if it has to look again,
         because these are others now.
@@ -211,23 +213,23 @@ class Waits(Claims):
             # stood then.
             entry.let_in(now())
             return self._grant(entry, now())
-        view = self._seen(entry, line) or await self._listen(entry, bell, watched, deadline)
+        view = self._seen(entry, crowd) or await self._listen(entry, bell, watched, deadline)
         place = view.find(entry.node)
         if place is None or not self._stands(entry, bell):
             return GONE
         entry.see(view, place, now())
-        line.saw(view)
+        crowd.saw(view)
         if entry.fits:
             return self._grant(entry, now())
         if any(one.node not in entry.lingering for one in view.lingering(place)):
             return GONE
         return WAITS if bell.armed.issuperset(entry.watched) and entry.folder in bell.armed else None
 
-    def _seen(self, entry: Entry, line: Line) -> View | None:
+    def _seen(self, entry: Entry, crowd: FolderCrowd) -> View | None:
         """The last view of the queue, if this claim is let in by it: so readers that waited for one writer
         share one look.
         """
-        view, capacity = line.view, entry.claim.capacity
+        view, capacity = crowd.view, entry.claim.capacity
         place = view.find(entry.node)
         if place is None or view.permits_ahead(place, capacity) + entry.permits > capacity:
             return None

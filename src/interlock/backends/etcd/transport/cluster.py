@@ -216,7 +216,9 @@ class ClusterTransport(ABC):
     async def close(self) -> None: ...
 
     async def _connect(self, timeout: float) -> MemberConnection:
-        """A connection, logged in: to the leader if it is found quickly, otherwise to any member that answers."""
+        """A connection, logged in: to the leader if it is found quickly, otherwise to any member that
+        answers.
+        """
         began = time.monotonic()
         until = began + timeout
         if self._companion is not None and not self._accompanied:
