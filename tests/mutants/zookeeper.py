@@ -65,8 +65,8 @@ MUTANTS: list[Mutant] = [
         "zookeeper: nobody is told of who was let in",
         "a semaphore has a free place, and the next in the queue sleeps on",
         Code(
-            "backends/zookeeper/entry.py",
-            "Entry.must_touch",
+            "backends/zookeeper/own_claims.py",
+            "OwnClaim.must_touch",
             "return self.waited and 1 < self.claim.capacity < EVERYTHING",
             "return False and 1 < self.claim.capacity < EVERYTHING",
         ),
@@ -89,7 +89,7 @@ MUTANTS: list[Mutant] = [
         Code(
             WAITS,
             "Waits._look_ahead",
-            "if not entry.ahead:\n    ...",
+            "if not own.ahead:\n    ...",
             "if not near or near[-1].node in gone:\n    ...",
         ),
         tests=crowds("those_between"),
@@ -97,7 +97,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: the first of a crowd does not look at itself",
         "a waiter that was evicted while it slept behind another one of its client is let in",
-        Code(WAITS, "Waits._look_ahead", "if not self._stands(entry, bell):\n    return GONE", ""),
+        Code(WAITS, "Waits._look_ahead", "if not self._stands(own, bell):\n    return GONE", ""),
         tests=crowds("evicted_waiter_is_not_let_in"),
     ),
     mutant(
@@ -107,10 +107,10 @@ MUTANTS: list[Mutant] = [
             WAITS,
             "Waits._look_up",
             (
-                "if path == entry.folder and answer.error is None and (answer.get()[1].version != version):\n"
+                "if path == own.folder and answer.error is None and (answer.get()[1].version != version):\n"
                 "    ..."
             ),
-            "if path == entry.folder and answer.error is None and False:\n    ...",
+            "if path == own.folder and answer.error is None and False:\n    ...",
         ),
         tests=crowds("lingers_between"),
     ),
@@ -128,7 +128,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: whoever is let in stays in line",
         "readers wait for each other, for ever",
-        Code(CLAIMS, "Claims._grant", "self._ledger.leave_crowd(entry)", ""),
+        Code(CLAIMS, "Claims._grant", "self._ledger.leave_crowd(own)", ""),
         tests=crowds("share_one_look"),
     ),
     mutant(
@@ -182,8 +182,8 @@ MUTANTS: list[Mutant] = [
         Code(
             CLAIMS,
             "Claims._resume",
-            ("if entry is None and place.counts and (content[1].ephemeralOwner == session.number):\n    ..."),
-            "if entry is None and content[1].ephemeralOwner == session.number:\n    ...",
+            ("if own is None and place.counts and (content[1].ephemeralOwner == session.number):\n    ..."),
+            "if own is None and content[1].ephemeralOwner == session.number:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_counter.py", "answer_was_lost"),
     ),

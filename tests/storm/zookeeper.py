@@ -255,7 +255,7 @@ def _believe_in_pings() -> None:
         return client
 
     async def standing(self: ZooKeeperStore, *_: Any) -> set[str]:
-        return {entry.path for entry in self._ledger.entries.values()}
+        return {entry.path for entry in self._ledger.claims.values()}
 
     def ends(self: ConfirmedWrites) -> float:
         return max(self.counts_from, _Belief.answered) + self.timeout

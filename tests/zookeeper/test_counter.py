@@ -18,7 +18,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import paths, requests
-from interlock.backends.zookeeper.entry import Entry
+from interlock.backends.zookeeper.own_claims import OwnClaim
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.servers.zookeeper import running
 from interlock.urls import open_store
@@ -125,7 +125,7 @@ def test_a_claim_that_does_not_count_and_whose_answer_was_lost_is_withdrawn_and_
         f"{folder}/{paths.claim_prefix(lost.id, 1, 9)}", b"", store._link.address.acl, 3
     )
     drive(store._calls.one(request, Deadline(time.monotonic, PATIENCE))).get()
-    store._ledger.entries[lost.id] = Entry(lost, folder, one, time.monotonic())
+    store._ledger.claims[lost.id] = OwnClaim(lost, folder, one, time.monotonic())
     answer = drive(store.claim(lost))
     assert isinstance(answer, Busy)
     assert len(drive(store.inspect("x")).standings) == few_numbers

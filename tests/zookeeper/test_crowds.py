@@ -22,8 +22,8 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.entry import SHORT
 from interlock.backends.zookeeper.looks import OVERDUE, Look
+from interlock.backends.zookeeper.own_claims import SHORT
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.backends.zookeeper.turns import AT_ONCE, LOST, Turns
@@ -450,7 +450,7 @@ def test_a_waiter_that_was_removed_and_does_not_ask_holds_up_nobody_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks again behind it finds out."""
-    monkeypatch.setattr("interlock.backends.zookeeper.entry.SHORT", 1)
+    monkeypatch.setattr("interlock.backends.zookeeper.own_claims.SHORT", 1)
     theirs, ours = opened(url), opened(url)
     holder, first, second = claim(), claim(), claim()
     drive(theirs.claim(holder))

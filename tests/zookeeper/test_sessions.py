@@ -143,7 +143,7 @@ def test_a_claim_whose_reply_was_lost_is_found_again_under_the_same_token(url: s
     store: Any = open_store(url, Threads(), asynchronous=False)
     claim = Claim("x", uuid4().hex, 30.0)
     first = drive(store.claim(claim))
-    store._ledger.entries[claim.id].node = ""  # as if the answer had not come
+    store._ledger.claims[claim.id].node = ""  # as if the answer had not come
     again = drive(store.claim(claim))
     assert again.token == first.token
     assert len(drive(store.inspect("x")).standings) == 1
@@ -349,7 +349,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     assert not sent
     young = entered("young")
     assert isinstance(renewed([young, *renewals])[0], Renewed)
-    gone = store._ledger.entries[renewals[0].id]
+    gone = store._ledger.claims[renewals[0].id]
     drive(store._calls.one(requests.delete(gone.path), Deadline(store._runtime.now, PATIENCE)))
     monkeypatch.setattr(listing, "RECENT", 0.0)
     monkeypatch.setattr(listing, "LONGEST", 0.0)

@@ -195,7 +195,7 @@ def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: 
     thread.start()
     until(lambda: any(ours._link._client._data_watchers.values()))
     drive(theirs.release("x", neighbour.id))
-    until(lambda: found or ours._ledger.entries[waiter.id].ahead == 1)
+    until(lambda: found or ours._ledger.claims[waiter.id].ahead == 1)
     assert found == []
     drive(theirs.release("x", holder.id))
     thread.join(PATIENCE)
@@ -229,7 +229,7 @@ def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what
     assert listed == []
     drive(theirs.release("x", before[3].id))
     assert drive(ours.claim(waiter)).ahead == 3, "what it waited for has gone, so it looks"
-    ours._ledger.entries[waiter.id].looked -= 60.0
+    ours._ledger.claims[waiter.id].looked -= 60.0
     assert drive(ours.claim(waiter)).holder is not None, "it looks now and then"
     drive(theirs.evict("x", waiter.id, "drill"))
     assert isinstance(drive(ours.claim(waiter)), Gone)

@@ -14,11 +14,11 @@ from interlock.backends.kit.connect_pace import does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import within
-from interlock.backends.zookeeper.entry import Entry, decode
 from interlock.backends.zookeeper.library import NoNode, NotEmpty
 from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.looks import Look
 from interlock.backends.zookeeper.operators import Operators
+from interlock.backends.zookeeper.own_claims import OwnClaim, decode
 from interlock.backends.zookeeper.paths import Place, claim_prefix, counts, shrunk_node
 from interlock.backends.zookeeper.releases import Releases
 from interlock.backends.zookeeper.requests import Request
@@ -70,9 +70,9 @@ class Claims(Operators, Releases):
                 "or have them raise maxSessionTimeout"
             )
         await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
-        entry = ledger.entries.get(claim.id)
-        if entry is not None and entry.stands_in(session):
-            return await self._repeat(entry, deadline)
+        own = ledger.claims.get(claim.id)
+        if own is not None and own.stands_in(session):
+            return await self._repeat(own, deadline)
         if ledger.tried(claim.id):
             return await self._resume(claim, session, deadline)
         return await self._enter(claim, session, deadline)
@@ -89,10 +89,10 @@ class Claims(Operators, Releases):
         size = self._fitting(claim, session, prefix)
         for _ in range(ENTERED):
             asked = self._runtime.now()
-            entry = Entry(claim, folder, session, asked)
-            self._ledger.entries[claim.id] = entry
+            own = OwnClaim(claim, folder, session, asked)
+            self._ledger.claims[claim.id] = own
             session.enter(claim.id, size)
-            create = requests.create(prefix, entry.data(), acl, flags)
+            create = requests.create(prefix, own.data(), acl, flags)
             made, look = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
@@ -104,17 +104,17 @@ class Claims(Operators, Releases):
                 raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
             node = path.rpartition("/")[2]
             if not counts(node):
-                # Its node is not noted in the entry: if the answer is lost, the claim is looked for, and
+                # Its node is not noted: if the answer is lost, the claim is looked for, and
                 # withdrawn again.
                 if ahead := await self._withdraw(claim, folder, path, stat.czxid, deadline):
                     return Busy(ahead, session.timeout)
                 parents = self._link.parents(folder)
                 continue
-            entry.node, entry.token = node, stat.czxid
+            own.node, own.token = node, stat.czxid
             self._link.remember(folder)
             if look is None:
-                return self._join_crowd(entry)
-            return await self._judge(entry, look.view(), asked, deadline)
+                return self._join_crowd(own)
+            return await self._judge(own, look.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
     async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
@@ -191,38 +191,38 @@ class Claims(Operators, Releases):
         finally:
             self._turns.give_back(folder, turn)
 
-    async def _repeat(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+    async def _repeat(self, own: OwnClaim, deadline: Deadline) -> ClaimAnswer:
         """Look again where a claim stands whose node we know."""
         asked = self._runtime.now()
-        if (waits := await self._behind_ours(entry, deadline)) is not None:
+        if (waits := await self._behind_ours(own, deadline)) is not None:
             return waits
-        if await self._waits_on(entry, deadline):
-            return Busy(entry.ahead, entry.session.timeout)
-        _, look = await self._looks.after(self._calls, entry.folder, (), deadline)
-        answer = await self._judge(entry, look.view(), asked, deadline)
-        first = entry.first
+        if await self._waits_on(own, deadline):
+            return Busy(own.ahead, own.session.timeout)
+        _, look = await self._looks.after(self._calls, own.folder, (), deadline)
+        answer = await self._judge(own, look.view(), asked, deadline)
+        first = own.first
         if not isinstance(answer, Busy) or first is None:
             return answer
-        read = await self._calls.one(requests.get_data(f"{entry.folder}/{first.node}"), deadline)
+        read = await self._calls.one(requests.get_data(f"{own.folder}/{first.node}"), deadline)
         if read.error is not None:
             return answer
         now = await self._calls.server_now(deadline)
-        holder = self._standing(first, read.get(), True, entry.claim.capacity, now)
-        if (crowd := self._ledger.crowd(entry.folder)) is not None:
+        holder = self._standing(first, read.get(), True, own.claim.capacity, now)
+        if (crowd := self._ledger.crowd(own.folder)) is not None:
             crowd.told(holder, self._runtime.now())
         return Busy(answer.ahead, answer.retry_after, holder)
 
-    async def _waits_on(self, entry: Entry, deadline: Deadline) -> bool:
+    async def _waits_on(self, own: OwnClaim, deadline: Deadline) -> bool:
         """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn
         is not near.
 
         Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is
         old then.
         """
-        fresh = self._runtime.now() < entry.looked + entry.ahead / FAR * LOOK_EVERY
-        if entry.ahead < FAR or entry.shares() or not fresh:
+        fresh = self._runtime.now() < own.looked + own.ahead / FAR * LOOK_EVERY
+        if own.ahead < FAR or own.shares() or not fresh:
             return False
-        asked = [requests.get_data(path) for path in (entry.path, *entry.watched)]
+        asked = [requests.get_data(path) for path in (own.path, *own.watched)]
         return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
 
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
@@ -235,90 +235,90 @@ class Claims(Operators, Releases):
         read = await self._calls.read_all(
             [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
         )
-        entry: Entry | None = None
+        own: OwnClaim | None = None
         for place, content in zip(found, read, strict=True):
             if content is None:
                 continue
-            if entry is None and place.counts and content[1].ephemeralOwner == session.number:
-                entry = Entry(claim, folder, session, asked)
-                entry.node, entry.token = place.node, content[1].czxid
-                entry.permits, entry.markers, entry.note = place.permits, place.markers, decode(content[0])[2]
+            if own is None and place.counts and content[1].ephemeralOwner == session.number:
+                own = OwnClaim(claim, folder, session, asked)
+                own.node, own.token = place.node, content[1].czxid
+                own.permits, own.markers, own.note = place.permits, place.markers, decode(content[0])[2]
             else:
                 await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
-        if entry is None:
+        if own is None:
             if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
                 return self._evicted(claim.id, gone)
             self._ledger.forget(claim.id)
             return await self._enter(claim, session, deadline)
-        self._ledger.entries[claim.id] = entry
-        session.enter(claim.id, size_of(entry.path) + size_of_marker(claim, folder))
+        self._ledger.claims[claim.id] = own
+        session.enter(claim.id, size_of(own.path) + size_of_marker(claim, folder))
         _, look = await self._looks.after(self._calls, folder, (), deadline)
-        return await self._judge(entry, look.view(), asked, deadline)
+        return await self._judge(own, look.view(), asked, deadline)
 
-    async def _judge(self, entry: Entry, view: View, asked: float, deadline: Deadline) -> ClaimAnswer:
+    async def _judge(self, own: OwnClaim, view: View, asked: float, deadline: Deadline) -> ClaimAnswer:
         """Answer by a list of the nodes; a claim that may not stay is withdrawn first."""
-        claim, place = entry.claim, view.find(entry.node)
+        claim, place = own.claim, view.find(own.node)
         if place is None:
-            return await self._removed(entry, deadline)
-        entry.see(view, place, self._runtime.now())
+            return await self._removed(own, deadline)
+        own.see(view, place, self._runtime.now())
         other = view.other_capacity(place, claim.capacity)
         if other is not None:
-            await self._delete(entry, deadline)
+            await self._delete(own, deadline)
             raise SettingsMismatch(claim.resource, claim.capacity, other)
         lingering = view.lingering(place)
-        retry_after = entry.session.timeout
+        retry_after = own.session.timeout
         if lingering:
-            view, retry_after = await self._end_lingering(entry, view, lingering, deadline)
-        if entry.fits:
-            return self._grant(entry, asked)
+            view, retry_after = await self._end_lingering(own, view, lingering, deadline)
+        if own.fits:
+            return self._grant(own, asked)
         if not claim.queued:
-            await self._delete(entry, deadline)
-            return Busy(entry.ahead, retry_after)
-        return self._join_crowd(entry, view, retry_after)
+            await self._delete(own, deadline)
+            return Busy(own.ahead, retry_after)
+        return self._join_crowd(own, view, retry_after)
 
-    async def _removed(self, entry: Entry, deadline: Deadline) -> ClaimAnswer:
+    async def _removed(self, own: OwnClaim, deadline: Deadline) -> ClaimAnswer:
         """Answer for a claim whose node is gone: an operator has removed it, or it enters once more."""
-        self._ledger.forget(entry.claim.id)
-        if (gone := await self._tombstones.find(entry.claim.id, deadline)) is not None:
-            return self._evicted(entry.claim.id, gone)
-        return await self._enter(entry.claim, entry.session, deadline)
+        self._ledger.forget(own.claim.id)
+        if (gone := await self._tombstones.find(own.claim.id, deadline)) is not None:
+            return self._evicted(own.claim.id, gone)
+        return await self._enter(own.claim, own.session, deadline)
 
-    def _join_crowd(self, entry: Entry, view: View | None = None, retry_after: float | None = None) -> Busy:
+    def _join_crowd(self, own: OwnClaim, view: View | None = None, retry_after: float | None = None) -> Busy:
         """The answer for a claim that waits, behind those of our own that came before it."""
-        entry.waited = True
-        crowd = self._ledger.join_crowd(entry, view)
+        own.waited = True
+        crowd = self._ledger.join_crowd(own, view)
         if view is None:  # it has not looked: this many at least
-            entry.ahead = max(entry.ahead, len(crowd))
-        timeout = entry.session.timeout if retry_after is None else retry_after
-        return Busy(entry.ahead, timeout, crowd.holder(0.0)[1])
+            own.ahead = max(own.ahead, len(crowd))
+        timeout = own.session.timeout if retry_after is None else retry_after
+        return Busy(own.ahead, timeout, crowd.holder(0.0)[1])
 
-    async def _behind_ours(self, entry: Entry, deadline: Deadline) -> ClaimAnswer | None:
+    async def _behind_ours(self, own: OwnClaim, deadline: Deadline) -> ClaimAnswer | None:
         """The answer for a claim behind another waiter of ours, which asks again; None if there is no such
         waiter.
         """
-        first = self._ledger.first_of_ours(entry)
-        if first is None or not entry.waited or entry.admitted_at is not None:
+        first = self._ledger.first_of_ours(own)
+        if first is None or not own.waited or own.admitted_at is not None:
             return None
-        reads = [requests.get_data(entry.path), requests.get_data(first.path)]
+        reads = [requests.get_data(own.path), requests.get_data(first.path)]
         holder = self._holder_to_name(first)
         if holder is not None:
-            reads.append(requests.get_data(f"{entry.folder}/{holder.node}"))
-        own, ahead, *held = await self._calls.read_all(reads, deadline)
-        if own is None:
-            return await self._removed(entry, deadline)
+            reads.append(requests.get_data(f"{own.folder}/{holder.node}"))
+        node, ahead, *held = await self._calls.read_all(reads, deadline)
+        if node is None:
+            return await self._removed(own, deadline)
         if ahead is None:  # it was removed, and nobody has told it yet
             self._ledger.leave_crowd(first)
             return None
         if (
             holder is not None
             and held[0] is not None
-            and (crowd := self._ledger.crowd(entry.folder)) is not None
+            and (crowd := self._ledger.crowd(own.folder)) is not None
         ):
             now = await self._calls.server_now(deadline)
-            crowd.told(self._standing(holder, held[0], True, entry.claim.capacity, now), self._runtime.now())
-        return self._join_crowd(entry)
+            crowd.told(self._standing(holder, held[0], True, own.claim.capacity, now), self._runtime.now())
+        return self._join_crowd(own)
 
-    def _holder_to_name(self, first: Entry) -> Place | None:
+    def _holder_to_name(self, first: OwnClaim) -> Place | None:
         """The claim at the front of the queue, if one of our waiters should ask about it.
 
         It is named in messages only.
@@ -331,36 +331,36 @@ class Claims(Operators, Releases):
         return ahead[0][1] if ahead else None
 
     async def _end_lingering(
-        self, entry: Entry, view: View, lingering: Sequence[Place], deadline: Deadline
+        self, own: OwnClaim, view: View, lingering: Sequence[Place], deadline: Deadline
     ) -> tuple[View, float]:
         """Remove what has lingered ahead for long enough; return what is left, and the seconds after which
         it is worth asking again.
         """
-        left = await self._lingering_left(entry.folder, lingering, deadline)
+        left = await self._lingering_left(own.folder, lingering, deadline)
         for place, seconds in zip(lingering, left, strict=True):
             if seconds <= 0:
-                await self._calls.one(requests.delete(f"{entry.folder}/{place.node}"), deadline)
+                await self._calls.one(requests.delete(f"{own.folder}/{place.node}"), deadline)
         over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
-        entry.lingering = frozenset(place.node for place in lingering)
+        own.lingering = frozenset(place.node for place in lingering)
         view = view.without(over)
-        if (found := view.find(entry.node)) is not None:
-            entry.see(view, found, self._runtime.now())
-        return view, min((seconds for seconds in left if seconds > 0), default=entry.session.timeout)
+        if (found := view.find(own.node)) is not None:
+            own.see(view, found, self._runtime.now())
+        return view, min((seconds for seconds in left if seconds > 0), default=own.session.timeout)
 
-    def _grant(self, entry: Entry, asked: float) -> Granted:
+    def _grant(self, own: OwnClaim, asked: float) -> Granted:
         """The grant, with as much of the session's time as is proved."""
-        if entry.admitted_at is None:
-            entry.admitted_at = self._runtime.now()
-            self._ledger.leave_crowd(entry)
-            if entry.must_touch():
-                self._touch(entry)
-        left = entry.session.writes.ends - asked
-        return Granted(entry.token, min(entry.claim.ttl, left), asked)
+        if own.admitted_at is None:
+            own.admitted_at = self._runtime.now()
+            self._ledger.leave_crowd(own)
+            if own.must_touch():
+                self._touch(own)
+        left = own.session.writes.ends - asked
+        return Granted(own.token, min(own.claim.ttl, left), asked)
 
-    def _touch(self, entry: Entry) -> None:
+    def _touch(self, own: OwnClaim) -> None:
         """Make a mark for those behind that this claim was let in.
 
         Nobody waits for it; a renewal repeats it if it was lost.
         """
-        entry.owes_touch = True
-        self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
+        own.owes_touch = True
+        self._link.tell(requests.set_data(own.path, own.data()), own.touched)

@@ -11,8 +11,8 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
-from interlock.backends.zookeeper.entry import REMEMBERED, decode
 from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.own_claims import REMEMBERED, decode
 from interlock.backends.zookeeper.paths import Place, places, unescaped
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import ForeignKey, StoreUnavailable
@@ -81,7 +81,7 @@ class Operators(Side):
         timeout, since, note, who = decode(data)
         if place.lingering:
             timeout = _lingers_for(content, now)
-        own = self._ledger.entries.get(place.id)
+        own = self._ledger.claims.get(place.id)
         if inside and own is not None and own.admitted_at is not None:
             age = self._link.now() - own.admitted_at
         elif inside and since is not None:

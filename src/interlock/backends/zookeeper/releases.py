@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.entry import Entry, encode
 from interlock.backends.zookeeper.library import NoNode
+from interlock.backends.zookeeper.own_claims import OwnClaim, encode
 from interlock.backends.zookeeper.paths import Place, lingering_node, places
 from interlock.backends.zookeeper.side import Side
 from interlock.store import IO_TIMEOUT
@@ -19,13 +19,13 @@ class Releases(Side):
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         deadline = self._calls.strictly_within(timeout)
         session = await self._calls.connect(deadline, hurried=True)
-        entry, tried = self._ledger.entries.get(id), self._ledger.tried(id)
-        if entry is not None:
+        own, tried = self._ledger.claims.get(id), self._ledger.tried(id)
+        if own is not None:
             # Before its node is deleted: that may fail, and the next of ours must see to itself.
-            self._ledger.leave_crowd(entry)
-        if entry is not None and entry.claim.resource == resource and entry.stands_in(session):
-            lingers = linger > 0 and entry.admitted_at is not None
-            stood = await (self._leave(entry, linger, deadline) if lingers else self._delete(entry, deadline))
+            self._ledger.leave_crowd(own)
+        if own is not None and own.claim.resource == resource and own.stands_in(session):
+            lingers = linger > 0 and own.admitted_at is not None
+            stood = await (self._leave(own, linger, deadline) if lingers else self._delete(own, deadline))
         else:
             stood = await self._delete_all(resource, id, deadline)
         if tried and not stood and (gone := await self._tombstones.find(id, deadline)) is not None:
@@ -39,27 +39,27 @@ class Releases(Side):
         for place in places(await self._calls.children(folder, deadline)):
             if place.id == id and not place.foreign:
                 stood |= await self._delete_place(folder, place, deadline)
-        entry = self._ledger.entries.get(id)
-        if entry is None or entry.claim.resource == resource:
+        own = self._ledger.claims.get(id)
+        if own is None or own.claim.resource == resource:
             self._ledger.forget(id)
         return stood
 
-    async def _leave(self, entry: Entry, linger: float, deadline: Deadline) -> bool:
+    async def _leave(self, own: OwnClaim, linger: float, deadline: Deadline) -> bool:
         """Put a node that belongs to no session in the place of the claim's, in one step: it outlives this
         process.
 
         Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
         """
-        claim, acl = entry.claim, self._link.address.acl
-        node = lingering_node(entry.node, entry.token, entry.permits, claim.capacity)
-        path = f"{entry.folder}/{node}"
+        claim, acl = own.claim, self._link.address.acl
+        node = lingering_node(own.node, own.token, own.permits, claim.capacity)
+        path = f"{own.folder}/{node}"
         parts = [
             # First, so that waiters hear of it before they hear that the claim has left.
-            requests.set_data(entry.folder, b""),
-            requests.delete(entry.path),
-            *(requests.delete(f"{entry.folder}/{marker}") for marker in entry.markers),
-            requests.create_in_multi(path, encode(linger, None, entry.note, claim.who), acl),
-            self._tombstones.lingering(entry.token, path, linger),
+            requests.set_data(own.folder, b""),
+            requests.delete(own.path),
+            *(requests.delete(f"{own.folder}/{marker}") for marker in own.markers),
+            requests.create_in_multi(path, encode(linger, None, own.note, claim.who), acl),
+            self._tombstones.lingering(own.token, path, linger),
         ]
         for _ in range(2):
             results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
@@ -73,11 +73,11 @@ class Releases(Side):
         self._ledger.forget(claim.id)
         return False
 
-    async def _delete(self, entry: Entry, deadline: Deadline) -> bool:
+    async def _delete(self, own: OwnClaim, deadline: Deadline) -> bool:
         """Remove a claim's node, with its markers; False if it did not stand."""
-        place = Place(0, entry.node, entry.claim.id, entry.permits, entry.claim.capacity, entry.markers)
-        stood = await self._delete_place(entry.folder, place, deadline)
-        self._ledger.forget(entry.claim.id)
+        place = Place(0, own.node, own.claim.id, own.permits, own.claim.capacity, own.markers)
+        stood = await self._delete_place(own.folder, place, deadline)
+        self._ledger.forget(own.claim.id)
         return stood
 
     async def _delete_place(self, folder: str, place: Place, deadline: Deadline) -> bool:

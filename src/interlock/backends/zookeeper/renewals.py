@@ -10,10 +10,10 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.listing import BULK, recent
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import StrictDeadline
-from interlock.backends.zookeeper.entry import Entry
 from interlock.backends.zookeeper.errors import CutOff
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
 from interlock.backends.zookeeper.link import Listing, Session
+from interlock.backends.zookeeper.own_claims import OwnClaim
 from interlock.backends.zookeeper.paths import shrunk_node
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
@@ -45,20 +45,20 @@ class Renewals(Side):
         answers: list[RenewAnswer] = []
         marks = MARKS
         for renewal in renewals:
-            entry = self._ledger.entries.get(renewal.id)
-            stands = entry is not None and entry.stands_in(session) and entry.path in standing
-            if entry is not None and entry.admitted_at is None and not renewal.waiting:
+            own = self._ledger.claims.get(renewal.id)
+            stands = own is not None and own.stands_in(session) and own.path in standing
+            if own is not None and own.admitted_at is None and not renewal.waiting:
                 stands = False  # it only waits, and its caller holds it
-            if entry is None or not stands or not await self._change(entry, renewal, deadline):
-                if entry is not None:
-                    self._ledger.leave_crowd(entry)  # it is woken, and asks
+            if own is None or not stands or not await self._change(own, renewal, deadline):
+                if own is not None:
+                    self._ledger.leave_crowd(own)  # it is woken, and asks
                 answers.append(await self._gone(renewal, deadline))
                 continue
-            if marks > 0 and entry.waited and entry.admitted_at is not None and not entry.since_told:
+            if marks > 0 and own.waited and own.admitted_at is not None and not own.since_told:
                 # Nobody waits for it: thousands of readers that were let in at once would delay the next
                 # renewals.
                 marks -= 1
-                self._link.tell(requests.set_data(entry.path, entry.data()), entry.touched)
+                self._link.tell(requests.set_data(own.path, own.data()), own.touched)
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
@@ -74,8 +74,8 @@ class Renewals(Side):
         asked = self._runtime.now()
         listing = await self._listing(len(renewals), session, deadline)
         listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)
-        found = [self._ledger.entries.get(renewal.id) for renewal in renewals]
-        known = [entry.path for entry in found if entry is not None and entry.stands_in(session)]
+        found = [self._ledger.claims.get(renewal.id) for renewal in renewals]
+        known = [own.path for own in found if own is not None and own.stands_in(session)]
         # A claim may be younger than the list, and whoever is not in it is asked for.
         others = [path for path in known if path not in listed]
         read = await self._calls.read_all([requests.get_data(path) for path in others], deadline)
@@ -94,7 +94,7 @@ class Renewals(Side):
         recent.
         """
         asked, listing = self._runtime.now(), session.listing
-        many = len(self._ledger.entries) > MANY
+        many = len(self._ledger.claims) > MANY
         if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
             return listing
         self._link.beat(session, None)
@@ -115,35 +115,35 @@ class Renewals(Side):
         gone = await self._tombstones.find(renewal.id, deadline) if tried else None
         return Gone() if gone is None else self._evicted(renewal.id, gone)
 
-    async def _change(self, entry: Entry, renewal: Renewal, deadline: Deadline) -> bool:
+    async def _change(self, own: OwnClaim, renewal: Renewal, deadline: Deadline) -> bool:
         """Write what a renewal changes: the note, the permits, a mark that was lost; False if the claim is
         gone.
         """
-        shrinks = renewal.permits is not None and renewal.permits < entry.permits
-        changed = renewal.note is not None and renewal.note != entry.note
-        if not (shrinks or changed or entry.owes_touch):
+        shrinks = renewal.permits is not None and renewal.permits < own.permits
+        changed = renewal.note is not None and renewal.note != own.note
+        if not (shrinks or changed or own.owes_touch):
             return True
-        before = entry.note
-        entry.note = entry.note if renewal.note is None else renewal.note
+        before = own.note
+        own.note = own.note if renewal.note is None else renewal.note
         if shrinks and renewal.permits is not None:
-            return await self._shrink(entry, renewal.permits, deadline)
-        answer = await self._calls.one(requests.set_data(entry.path, entry.data()), deadline)
+            return await self._shrink(own, renewal.permits, deadline)
+        answer = await self._calls.one(requests.set_data(own.path, own.data()), deadline)
         if answer.error is not None:
-            entry.note = before
+            own.note = before
             return False if answer.failed(NoNode) else answer.get()
-        entry.touched(answer)
+        own.touched(answer)
         return True
 
-    async def _shrink(self, entry: Entry, permits: int, deadline: Deadline) -> bool:
+    async def _shrink(self, own: OwnClaim, permits: int, deadline: Deadline) -> bool:
         """Give some permits back: a node beside the claim's says what it has left, and a write wakes those
         who watch it.
         """
-        marker = shrunk_node(entry.claim.id, permits)
+        marker = shrunk_node(own.claim.id, permits)
         acl = self._link.address.acl
         parts = [
-            requests.set_data(entry.path, entry.data()),
-            requests.create_in_multi(f"{entry.folder}/{marker}", b"", acl, requests.EPHEMERAL),
-            *(requests.delete(f"{entry.folder}/{old}") for old in entry.markers if old != marker),
+            requests.set_data(own.path, own.data()),
+            requests.create_in_multi(f"{own.folder}/{marker}", b"", acl, requests.EPHEMERAL),
+            *(requests.delete(f"{own.folder}/{old}") for old in own.markers if old != marker),
         ]
         results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
         if isinstance(results[0], NoNode):
@@ -152,8 +152,6 @@ class Renewals(Side):
             # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next
             # look.
             if not any(isinstance(result, NodeExists) for result in results):
-                raise StoreUnavailable(
-                    f"{self._link.place}: {entry.claim.resource} was not shrunk: {results}"
-                )
-        entry.permits, entry.markers = permits, (marker,)
+                raise StoreUnavailable(f"{self._link.place}: {own.claim.resource} was not shrunk: {results}")
+        own.permits, own.markers = permits, (marker,)
         return True

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper.calls import Calls
-from interlock.backends.zookeeper.entry import Ledger
 from interlock.backends.zookeeper.link import Link
 from interlock.backends.zookeeper.looks import Looks
+from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.backends.zookeeper.turns import Turns
 from interlock.model import Gone

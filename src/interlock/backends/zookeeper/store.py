@@ -7,8 +7,8 @@ from weakref import WeakMethod, finalize
 
 from interlock._support.record import replaced
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.zookeeper.entry import Ledger
 from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.registers import Registers
 from interlock.backends.zookeeper.renewals import Renewals
 from interlock.backends.zookeeper.waits import Waits
@@ -77,8 +77,8 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
 
     def node_of(self, id: str) -> str | None:
         """The path of a claim's node, if it stands in the present session; for guards that check it."""
-        entry = self._ledger.entries.get(id)
-        return entry.path if entry is not None and entry.stands_in(self._link.session) else None
+        own = self._ledger.claims.get(id)
+        return own.path if own is not None and own.stands_in(self._link.session) else None
 
     # ---- housekeeping ------------------------------------------------------------------
 

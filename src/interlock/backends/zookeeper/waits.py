@@ -20,9 +20,9 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.claims import Claims
-from interlock.backends.zookeeper.entry import Entry, FolderCrowd
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer
+from interlock.backends.zookeeper.own_claims import FolderCrowd, OwnClaim
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.view import View
 from interlock.errors import StoreUnavailable
@@ -46,19 +46,19 @@ class Waits(Claims):
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = within(self._calls, timeout)
-        entry = self._ledger.entries.get(claim.id)
-        if entry is None or not entry.stands_in(self._link.session):
+        own = self._ledger.claims.get(claim.id)
+        if own is None or not own.stands_in(self._link.session):
             pause = EMPTYING if self._paths.folder(claim.resource) in self._link.worn else UNKNOWN
             await self._runtime.wait(self._runtime.signal(), min(deadline.left(), pause))
             return None
         bell = self._link.new_bell(self._runtime.signal())
         try:
             if busy is None:
-                await self._until_removed(entry, bell, deadline)
+                await self._until_removed(own, bell, deadline)
                 return None
-            if entry.fits or not await self._first_of_ours(entry, deadline):
+            if own.fits or not await self._first_of_ours(own, deadline):
                 return None
-            return await self._until_let_in(entry, bell, deadline)
+            return await self._until_let_in(own, bell, deadline)
         except StoreUnavailable:
             if deadline.passed():
                 return None
@@ -67,37 +67,35 @@ class Waits(Claims):
             if bell.paths:
                 self._link.forget_watcher(bell, bell.paths)
 
-    async def _until_removed(self, entry: Entry, bell: Bell, deadline: Deadline) -> None:
+    async def _until_removed(self, own: OwnClaim, bell: Bell, deadline: Deadline) -> None:
         """Wait until the node of a holder is gone."""
-        while not deadline.passed() and self._stands(entry, bell):
-            if listening := bell.arm([entry.path]):
+        while not deadline.passed() and self._stands(own, bell):
+            if listening := bell.arm([own.path]):
                 self._heard(bell, listening, await self._calls.ask(list(listening.values()), deadline))
             elif await self._runtime.wait(bell.signal, deadline.left()):
                 bell.signal = self._runtime.signal()
 
-    async def _first_of_ours(self, entry: Entry, deadline: Deadline) -> bool:
+    async def _first_of_ours(self, own: OwnClaim, deadline: Deadline) -> bool:
         """Sleep while an older claim of this client waits; False if the time is up, or the claim does not
         stand any more.
         """
         # Otherwise its session has ended, or it was removed.
-        while entry.stands_in(self._link.session) and self._ledger.entries.get(entry.claim.id) is entry:
-            called = self._ledger.behind_ours(entry, self._runtime.signal)
+        while own.stands_in(self._link.session) and self._ledger.claims.get(own.claim.id) is own:
+            called = self._ledger.behind_ours(own, self._runtime.signal)
             if called is None:
                 return True
             if not await self._runtime.wait(called, deadline.left()):
                 return False
         return False
 
-    async def _until_let_in(self, entry: Entry, bell: Bell, deadline: Deadline) -> Granted | None:
+    async def _until_let_in(self, own: OwnClaim, bell: Bell, deadline: Deadline) -> Granted | None:
         """Look, and sleep until something has changed, until a look lets the claim in; None if it must be
         asked for again.
         """
-        crowd = self._ledger.crowd(entry.folder) or FolderCrowd(
-            entry.claim.capacity
-        )  # to remember what was seen
-        look = self._look_ahead if entry.exclusive() else self._look_at_all
-        while not deadline.passed() and self._stands(entry, bell):
-            found = await look(entry, crowd, bell, deadline)
+        crowd = self._ledger.crowd(own.folder) or FolderCrowd(own.claim.capacity)  # to remember what was seen
+        look = self._look_ahead if own.exclusive() else self._look_at_all
+        while not deadline.passed() and self._stands(own, bell):
+            found = await look(own, crowd, bell, deadline)
             if isinstance(found, Granted):
                 return found
             if found == GONE:
@@ -108,9 +106,9 @@ class Waits(Claims):
                 bell.signal = self._runtime.signal()  # first: what is heard from here on rings again
         return None
 
-    def _stands(self, entry: Entry, bell: Bell) -> bool:
+    def _stands(self, own: OwnClaim, bell: Bell) -> bool:
         """Whether the claim stands in the present session, as far as is known."""
-        return not bell.broken and entry.path not in bell.deleted and entry.stands_in(self._link.session)
+        return not bell.broken and own.path not in bell.deleted and own.stands_in(self._link.session)
 
     def _heard(self, bell: Bell, paths: Iterable[str], answers: Sequence[Answer]) -> None:
         """Note which of the nodes that were to be watched are gone: they have no watch."""
@@ -124,44 +122,44 @@ class Waits(Claims):
     # ---- a claim that shares with nobody ---------------------------------------------------
 
     async def _look_ahead(
-        self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline
+        self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has
         to look again.
         """
         crowd.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
         version = crowd.view.version  # first: what is seen later is at least as new
-        ahead = crowd.ahead_of(entry.node)
+        ahead = crowd.ahead_of(own.node)
         if ahead is None:
-            return await self._list(entry, crowd, bell, deadline)
+            return await self._list(own, crowd, bell, deadline)
         places = [place for _, place in ahead]
-        if any(place.lingering and place.node not in entry.lingering for place in places):
+        if any(place.lingering and place.node not in own.lingering for place in places):
             return GONE  # asking again tells until when
         near = places[-NEAREST:]
-        gone = await self._look_up(entry, bell, near, version, deadline)
+        gone = await self._look_up(own, bell, near, version, deadline)
         if gone is None:
-            return await self._list(entry, crowd, bell, deadline)
-        if not self._stands(entry, bell):
+            return await self._list(own, crowd, bell, deadline)
+        if not self._stands(own, bell):
             return GONE
         crowd.left(gone)
         standing = [place for place in near if place.node not in gone]
-        entry.ahead = len(places) - len(gone)
-        if not entry.ahead:
-            entry.let_in(self._runtime.now())
-            return self._grant(entry, self._runtime.now())
+        own.ahead = len(places) - len(gone)
+        if not own.ahead:
+            own.let_in(self._runtime.now())
+            return self._grant(own, self._runtime.now())
         if not standing:
-            return await self._list(entry, crowd, bell, deadline)
-        return WAITS if f"{entry.folder}/{standing[-1].node}" in bell.armed else None
+            return await self._list(own, crowd, bell, deadline)
+        return WAITS if f"{own.folder}/{standing[-1].node}" in bell.armed else None
 
     async def _look_up(
-        self, entry: Entry, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
+        self, own: OwnClaim, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
     ) -> set[str] | None:
         """Which of these nodes have left. The last of them is watched from now on, and so are the claim
         itself and its folder.
 
         None if some claim has lingered since the queue was listed.
         """
-        paths = [entry.folder, entry.path, *(f"{entry.folder}/{place.node}" for place in near)]
+        paths = [own.folder, own.path, *(f"{own.folder}/{place.node}" for place in near)]
         listening = bell.arm([*paths[:2], *paths[-1:]])
         others = paths[2:-1]
         reads = self._calls.reading([requests.get_data(path) for path in others])
@@ -170,67 +168,67 @@ class Waits(Claims):
         answers = await self._calls.ask([*listening.values(), *reads], deadline)
         self._heard(bell, listening, answers[: len(listening)])
         for path, answer in zip(listening, answers, strict=False):
-            if path == entry.folder and answer.error is None and answer.get()[1].version != version:
+            if path == own.folder and answer.error is None and answer.get()[1].version != version:
                 bell.changed.add(path)
-        if entry.folder in bell.changed or entry.folder in bell.deleted:
+        if own.folder in bell.changed or own.folder in bell.deleted:
             return None
         read = self._calls.read_together(answers[len(listening) :])
         if read is None:
-            return await self._look_up(entry, bell, near, version, deadline)
+            return await self._look_up(own, bell, near, version, deadline)
         left = {path for path, content in zip(others, read, strict=True) if content is None}
         left |= bell.deleted
-        return {place.node for place in near if f"{entry.folder}/{place.node}" in left}
+        return {place.node for place in near if f"{own.folder}/{place.node}" in left}
 
-    async def _list(self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline) -> str | None:
+    async def _list(self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline) -> str | None:
         """Begin to listen, and list the queue after that; None if the claim stands there, otherwise GONE."""
-        view = await self._listen(entry, bell, (), deadline)
-        if view.find(entry.node) is None:
+        view = await self._listen(own, bell, (), deadline)
+        if view.find(own.node) is None:
             return GONE
         crowd.saw(view)
         return None
 
-    async def _listen(self, entry: Entry, bell: Bell, watched: Sequence[str], deadline: Deadline) -> View:
+    async def _listen(self, own: OwnClaim, bell: Bell, watched: Sequence[str], deadline: Deadline) -> View:
         """Watch the folder, the claim and these nodes, and list the queue after that."""
-        listening = bell.arm([entry.folder, entry.path, *watched])
+        listening = bell.arm([own.folder, own.path, *watched])
         asked = list(listening.values())
-        answers, look = await self._looks.after(self._calls, entry.folder, asked, deadline)
+        answers, look = await self._looks.after(self._calls, own.folder, asked, deadline)
         self._heard(bell, listening, answers)
         return look.view()
 
     # ---- a claim that others may share with ------------------------------------------------
 
     async def _look_at_all(
-        self, entry: Entry, crowd: FolderCrowd, bell: Bell, deadline: Deadline
+        self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """List the queue, and listen to those that must change first; None if it has to look again,
         because these are others now.
         """
         now = self._runtime.now
-        watched = entry.watched
-        alone = entry.ahead == 1 and len(watched) == 1 and watched[0] in bell.deleted
-        if alone and entry.folder not in bell.changed:
+        watched = own.watched
+        alone = own.ahead == 1 and len(watched) == 1 and watched[0] in bell.deleted
+        if alone and own.folder not in bell.changed:
             # Events come in the order of what happened, and the claim itself is watched as well: it still
             # stood then.
-            entry.let_in(now())
-            return self._grant(entry, now())
-        view = self._seen(entry, crowd) or await self._listen(entry, bell, watched, deadline)
-        place = view.find(entry.node)
-        if place is None or not self._stands(entry, bell):
+            own.let_in(now())
+            return self._grant(own, now())
+        view = self._seen(own, crowd) or await self._listen(own, bell, watched, deadline)
+        place = view.find(own.node)
+        if place is None or not self._stands(own, bell):
             return GONE
-        entry.see(view, place, now())
+        own.see(view, place, now())
         crowd.saw(view)
-        if entry.fits:
-            return self._grant(entry, now())
-        if any(one.node not in entry.lingering for one in view.lingering(place)):
+        if own.fits:
+            return self._grant(own, now())
+        if any(one.node not in own.lingering for one in view.lingering(place)):
             return GONE
-        return WAITS if bell.armed.issuperset(entry.watched) and entry.folder in bell.armed else None
+        return WAITS if bell.armed.issuperset(own.watched) and own.folder in bell.armed else None
 
-    def _seen(self, entry: Entry, crowd: FolderCrowd) -> View | None:
+    def _seen(self, own: OwnClaim, crowd: FolderCrowd) -> View | None:
         """The last view of the queue, if this claim is let in by it: so readers that waited for one writer
         share one look.
         """
-        view, capacity = crowd.view, entry.claim.capacity
-        place = view.find(entry.node)
-        if place is None or view.permits_ahead(place, capacity) + entry.permits > capacity:
+        view, capacity = crowd.view, own.claim.capacity
+        place = view.find(own.node)
+        if place is None or view.permits_ahead(place, capacity) + own.permits > capacity:
             return None
         return view

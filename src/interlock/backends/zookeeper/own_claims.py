@@ -21,7 +21,7 @@ REMEMBERED = 61.0  # seconds for which an eviction is remembered at least
 FORMER = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
 
-class Entry:
+class OwnClaim:
     """One claim of this client, from the moment before it is sent."""
 
     def __init__(self, claim: Claim, folder: str, session: Session, now: float) -> None:
@@ -128,20 +128,20 @@ class Ledger:
     def __init__(self) -> None:
         self._mutex = native.mutex()
         self._crowds: dict[str, FolderCrowd] = {}  # by folder
-        self.entries: dict[str, Entry] = {}
+        self.claims: dict[str, OwnClaim] = {}
         self._former: dict[str, None] = {}
         self._evicted: dict[str, tuple[str, float]] = {}
 
     def tried(self, id: str) -> bool:
         """Whether a node of this claim may exist that we do not know."""
-        return id in self.entries or id in self._former
+        return id in self.claims or id in self._former
 
     def forget(self, id: str) -> None:
-        entry = self.entries.pop(id, None)
+        own = self.claims.pop(id, None)
         self._former.pop(id, None)
-        if entry is not None:
-            entry.session.leave(id)
-            self.leave_crowd(entry, gone=True)
+        if own is not None:
+            own.session.leave(id)
+            self.leave_crowd(own, gone=True)
 
     def after_fork(self) -> None:
         self._mutex = native.mutex()
@@ -151,27 +151,27 @@ class Ledger:
 
     # ---- claims that wait ----------------------------------------------------------------
 
-    def join_crowd(self, entry: Entry, view: View | None) -> FolderCrowd:
+    def join_crowd(self, own: OwnClaim, view: View | None) -> FolderCrowd:
         """Have a claim wait behind those of our own that came before it."""
         with self._mutex:
-            crowd = self._crowds.get(entry.folder)
+            crowd = self._crowds.get(own.folder)
             if crowd is None:
-                crowd = self._crowds[entry.folder] = FolderCrowd(entry.claim.capacity)
-            crowd.join(entry.claim.id, entry.token)
+                crowd = self._crowds[own.folder] = FolderCrowd(own.claim.capacity)
+            crowd.join(own.claim.id, own.token)
             if view is not None:
                 crowd.saw(view)
             return crowd
 
-    def leave_crowd(self, entry: Entry, *, gone: bool = False) -> None:
+    def leave_crowd(self, own: OwnClaim, *, gone: bool = False) -> None:
         """It waits no longer: wake the next one of ours. With `gone`, its node does not stand any more."""
-        crowd = self._crowds.get(entry.folder)
+        crowd = self._crowds.get(own.folder)
         if crowd is not None:
             with self._mutex:
                 if gone:
-                    crowd.left([entry.node])
-                crowd.leave(entry.claim.id)
-                if not crowd and self._crowds.get(entry.folder) is crowd:
-                    del self._crowds[entry.folder]
+                    crowd.left([own.node])
+                crowd.leave(own.claim.id)
+                if not crowd and self._crowds.get(own.folder) is crowd:
+                    del self._crowds[own.folder]
 
     def crowd(self, folder: str) -> FolderCrowd | None:
         return self._crowds.get(folder)
@@ -181,20 +181,20 @@ class Ledger:
         crowd = self._crowds.get(folder)
         return crowd is not None and claim.queued and crowd.capacity == claim.capacity and len(crowd) >= SHORT
 
-    def behind_ours(self, entry: Entry, signal: Callable[[], Signal]) -> Signal | None:
+    def behind_ours(self, own: OwnClaim, signal: Callable[[], Signal]) -> Signal | None:
         """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
         with self._mutex:
-            crowd = self._crowds.get(entry.folder)
-            return None if crowd is None else crowd.behind(entry.claim.id, signal)
+            crowd = self._crowds.get(own.folder)
+            return None if crowd is None else crowd.behind(own.claim.id, signal)
 
-    def first_of_ours(self, entry: Entry) -> Entry | None:
+    def first_of_ours(self, own: OwnClaim) -> OwnClaim | None:
         """The first of our waiters there, if they are many and it is not this one."""
         with self._mutex:
-            crowd = self._crowds.get(entry.folder)
+            crowd = self._crowds.get(own.folder)
             first = None if crowd is None else crowd.first()
-            if crowd is None or len(crowd) <= SHORT or first is None or first[1] == entry.claim.id:
+            if crowd is None or len(crowd) <= SHORT or first is None or first[1] == own.claim.id:
                 return None
-            found = self.entries.get(first[1])
+            found = self.claims.get(first[1])
             if found is None or found.token != first[0]:
                 crowd.leave(first[1])  # it stands elsewhere by now
             return found
@@ -203,10 +203,10 @@ class Ledger:
 
     def lose(self, ids: Collection[str] | None) -> None:
         """The session of these claims has ended."""
-        for id in list(self.entries) if ids is None else ids:
-            if (entry := self.entries.pop(id, None)) is not None:
+        for id in list(self.claims) if ids is None else ids:
+            if (own := self.claims.pop(id, None)) is not None:
                 self._former[id] = None
-                self.leave_crowd(entry)
+                self.leave_crowd(own)
         while len(self._former) > FORMER:
             self._former.pop(next(iter(self._former)), None)
 
