@@ -77,7 +77,7 @@ MUTANTS: list[Mutant] = [
         "a claim that an operator has removed gets in when the holder leaves",
         Code(
             WAITS,
-            "Waits._look_up",
+            "Waits._read_by_path",
             "listening = bell.arm([*paths[:2], *paths[-1:]])",
             "listening = bell.arm([paths[0], *paths[2:][-1:]])",
         ),
@@ -88,7 +88,7 @@ MUTANTS: list[Mutant] = [
         "two hold a lock after a waiter between them has given up",
         Code(
             WAITS,
-            "Waits._look_ahead",
+            "Waits._read_ahead",
             "if not own.ahead:\n    ...",
             "if not near or near[-1].node in gone:\n    ...",
         ),
@@ -97,7 +97,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: the first of a crowd does not look at itself",
         "a waiter that was evicted while it slept behind another one of its client is let in",
-        Code(WAITS, "Waits._look_ahead", "if not self._stands(own, bell):\n    return GONE", ""),
+        Code(WAITS, "Waits._read_ahead", "if not self._stands(own, bell):\n    return GONE", ""),
         tests=crowds("evicted_waiter_is_not_let_in"),
     ),
     mutant(
@@ -105,7 +105,7 @@ MUTANTS: list[Mutant] = [
         "a claim that lingers in the place of another is not seen by those who have listed the queue before",
         Code(
             WAITS,
-            "Waits._look_up",
+            "Waits._read_by_path",
             (
                 "if path == own.folder and answer.error is None and (answer.get()[1].version != version):\n"
                 "    ..."
@@ -141,14 +141,14 @@ MUTANTS: list[Mutant] = [
         "zookeeper: a list that is under way counts for those who came after it was sent",
         "a claim does not find itself in the queue, and enters again",
         Code(
-            "backends/zookeeper/looks.py",
-            "Looks._join",
-            "if before.following is None:\n    before.following = Look(next(self._numbers), now)",
+            "backends/zookeeper/queue_reads.py",
+            "QueueReads._join",
+            "if before.following is None:\n    before.following = QueueRead(next(self._numbers), now)",
             (
                 "before.signals.append(signal)\n"
                 "return before\n"
                 "if before.following is None:\n"
-                "    before.following = Look(next(self._numbers), now)"
+                "    before.following = QueueRead(next(self._numbers), now)"
             ),
         ),
         tests=crowds("sent_before"),

@@ -22,12 +22,12 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.looks import OVERDUE, Look
 from interlock.backends.zookeeper.own_claims import SHORT
 from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.queue_reads import OVERDUE, QueueRead
+from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.backends.zookeeper.turns import AT_ONCE, LOST, Turns
-from interlock.backends.zookeeper.view import View
 from interlock.errors import ClientClosed, Evicted, HeldUp, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted
 from interlock.urls import open_store
@@ -480,10 +480,10 @@ def test_an_evicted_waiter_is_not_let_in_when_the_one_before_it_leaves(url: str)
         drive(store.close())
 
 
-def _view_of(store: Any) -> View:
+def _view_of(store: Any) -> QueueView:
     deadline = store._calls.strictly_within(5.0)
-    _, look = drive(store._looks.after(store._calls, store._paths.folder("x"), (), deadline))
-    view: View = look.view()
+    _, queue_read = drive(store._queue_reads.after(store._calls, store._paths.folder("x"), (), deadline))
+    view: QueueView = queue_read.view()
     return view
 
 
@@ -505,16 +505,16 @@ def test_a_list_that_was_sent_before_does_not_count(url: str) -> None:
 
         link._call = holding_lists
         signals = [threading.Event() for _ in range(4)]
-        looks = [store._looks._join(folder, signal) for signal in signals]
-        assert looks[0] is not looks[1]
-        assert looks[1] is looks[2] is looks[3]
+        queue_reads = [store._queue_reads._join(folder, signal) for signal in signals]
+        assert queue_reads[0] is not queue_reads[1]
+        assert queue_reads[1] is queue_reads[2] is queue_reads[3]
         assert sent["list"] == 0
         call(*held[0])
         for signal in signals:
             assert signal.wait(PATIENCE)
         assert sent["list"] == 2
-        assert looks[1].view().number > looks[0].view().number
-        assert not store._looks._under_way
+        assert queue_reads[1].view().number > queue_reads[0].view().number
+        assert not store._queue_reads._under_way
 
 
 def test_a_list_that_was_never_sent_holds_up_nobody_for_long(url: str) -> None:
@@ -522,7 +522,7 @@ def test_a_list_that_was_never_sent_holds_up_nobody_for_long(url: str) -> None:
     ours = opened(url)
     drive(ours.claim(claim()))
     folder = ours._paths.folder("x")
-    ours._looks._under_way[folder] = Look(0, ours._link.now() - OVERDUE)
+    ours._queue_reads._under_way[folder] = QueueRead(0, ours._link.now() - OVERDUE)
     assert isinstance(drive(ours.claim(claim())), Busy)
     drive(ours.close())
 
@@ -537,7 +537,7 @@ def test_a_view_says_of_each_claim_what_the_rule_says(seed: int) -> None:
         for number, wanted in enumerate(permits)
     ]
     taken = [place.permits_of(capacity) for place in queue]
-    view = View(queue)
+    view = QueueView(queue)
     for place, wanted in enumerate(taken):
         assert view.find(f"n{place}") == place
         assert view.permits_ahead(place, capacity) == sum(taken[:place])

@@ -207,7 +207,7 @@ def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: 
 def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what_matters(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.backends.zookeeper.claims.FAR", 3)
+    monkeypatch.setattr("interlock.backends.zookeeper.claims.FAR_AHEAD", 3)
     ours, theirs = opened(url), opened(url)
     before = [Claim("x", uuid4().hex, 30.0) for _ in range(4)]
     for claim in before:
@@ -229,7 +229,7 @@ def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what
     assert listed == []
     drive(theirs.release("x", before[3].id))
     assert drive(ours.claim(waiter)).ahead == 3, "what it waited for has gone, so it looks"
-    ours._ledger.claims[waiter.id].looked -= 60.0
+    ours._ledger.claims[waiter.id].read_at -= 60.0
     assert drive(ours.claim(waiter)).holder is not None, "it looks now and then"
     drive(theirs.evict("x", waiter.id, "drill"))
     assert isinstance(drive(ours.claim(waiter)), Gone)

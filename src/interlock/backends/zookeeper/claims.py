@@ -16,21 +16,21 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode, NotEmpty
 from interlock.backends.zookeeper.link import Answer, Session
-from interlock.backends.zookeeper.looks import Look
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.own_claims import OwnClaim, decode
 from interlock.backends.zookeeper.paths import Place, claim_prefix, counts, shrunk_node
+from interlock.backends.zookeeper.queue_reads import QueueRead
+from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.releases import Releases
 from interlock.backends.zookeeper.requests import Request
-from interlock.backends.zookeeper.view import View
 from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
 from interlock.store import IO_TIMEOUT
 
 # The part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl.
 ENOUGH = 0.3
-FAR = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
-LOOK_EVERY = 10.0  # seconds more pass between two looks
+FAR_AHEAD = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
+READ_EVERY_S = 10.0  # seconds more pass between two reads
 # The part of its time after which a claim is given up that was not sent: the servers need time, too.
 NOT_SENT = 0.5
 ROOM = 0.95  # the part of jute.maxbuffer that the paths of a session's claims may take
@@ -93,7 +93,7 @@ class Claims(Operators, Releases):
             self._ledger.claims[claim.id] = own
             session.enter(claim.id, size)
             create = requests.create(prefix, own.data(), acl, flags)
-            made, look = await self._create(claim, folder, [*parents, create], deadline)
+            made, queue_read = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
                 self._link.folders.pop(folder, None)
@@ -112,9 +112,9 @@ class Claims(Operators, Releases):
                 continue
             own.node, own.token = node, stat.czxid
             self._link.remember(folder)
-            if look is None:
+            if queue_read is None:
                 return self._join_crowd(own)
-            return await self._judge(own, look.view(), asked, deadline)
+            return await self._judge(own, queue_read.view(), asked, deadline)
         raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
 
     async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
@@ -169,8 +169,8 @@ class Claims(Operators, Releases):
 
     async def _create(
         self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
-    ) -> tuple[Answer, Look | None]:
-        """The answer to the last of these requests, and a look at the queue unless the claim has to wait,
+    ) -> tuple[Answer, QueueRead | None]:
+        """The answer to the last of these requests, and a read of the queue unless the claim has to wait,
         whoever else is there.
         """
         seconds = deadline.left() * NOT_SENT
@@ -186,20 +186,20 @@ class Claims(Operators, Releases):
                 asked = asked[-1:]  # another claim has made it meanwhile
             if self._ledger.is_behind_ours(claim, folder):
                 return (await self._calls.ask(asked, deadline))[-1], None
-            answers, look = await self._looks.after(self._calls, folder, asked, deadline)
-            return answers[-1], look
+            answers, queue_read = await self._queue_reads.after(self._calls, folder, asked, deadline)
+            return answers[-1], queue_read
         finally:
             self._turns.give_back(folder, turn)
 
     async def _repeat(self, own: OwnClaim, deadline: Deadline) -> ClaimAnswer:
-        """Look again where a claim stands whose node we know."""
+        """Read again where a claim stands whose node we know."""
         asked = self._runtime.now()
         if (waits := await self._behind_ours(own, deadline)) is not None:
             return waits
         if await self._waits_on(own, deadline):
             return Busy(own.ahead, own.session.timeout)
-        _, look = await self._looks.after(self._calls, own.folder, (), deadline)
-        answer = await self._judge(own, look.view(), asked, deadline)
+        _, queue_read = await self._queue_reads.after(self._calls, own.folder, (), deadline)
+        answer = await self._judge(own, queue_read.view(), asked, deadline)
         first = own.first
         if not isinstance(answer, Busy) or first is None:
             return answer
@@ -219,8 +219,8 @@ class Claims(Operators, Releases):
         Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is
         old then.
         """
-        fresh = self._runtime.now() < own.looked + own.ahead / FAR * LOOK_EVERY
-        if own.ahead < FAR or own.shares() or not fresh:
+        fresh = self._runtime.now() < own.read_at + own.ahead / FAR_AHEAD * READ_EVERY_S
+        if own.ahead < FAR_AHEAD or own.shares() or not fresh:
             return False
         asked = [requests.get_data(path) for path in (own.path, *own.watched)]
         return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
@@ -230,7 +230,7 @@ class Claims(Operators, Releases):
         is not ours.
         """
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
-        _, seen = await self._looks.after(self._calls, folder, [requests.sync(folder)], deadline)
+        _, seen = await self._queue_reads.after(self._calls, folder, [requests.sync(folder)], deadline)
         found = seen.view().of_claim(claim.id)
         read = await self._calls.read_all(
             [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
@@ -252,10 +252,10 @@ class Claims(Operators, Releases):
             return await self._enter(claim, session, deadline)
         self._ledger.claims[claim.id] = own
         session.enter(claim.id, size_of(own.path) + size_of_marker(claim, folder))
-        _, look = await self._looks.after(self._calls, folder, (), deadline)
-        return await self._judge(own, look.view(), asked, deadline)
+        _, queue_read = await self._queue_reads.after(self._calls, folder, (), deadline)
+        return await self._judge(own, queue_read.view(), asked, deadline)
 
-    async def _judge(self, own: OwnClaim, view: View, asked: float, deadline: Deadline) -> ClaimAnswer:
+    async def _judge(self, own: OwnClaim, view: QueueView, asked: float, deadline: Deadline) -> ClaimAnswer:
         """Answer by a list of the nodes; a claim that may not stay is withdrawn first."""
         claim, place = own.claim, view.find(own.node)
         if place is None:
@@ -283,11 +283,13 @@ class Claims(Operators, Releases):
             return self._evicted(own.claim.id, gone)
         return await self._enter(own.claim, own.session, deadline)
 
-    def _join_crowd(self, own: OwnClaim, view: View | None = None, retry_after: float | None = None) -> Busy:
+    def _join_crowd(
+        self, own: OwnClaim, view: QueueView | None = None, retry_after: float | None = None
+    ) -> Busy:
         """The answer for a claim that waits, behind those of our own that came before it."""
         own.waited = True
         crowd = self._ledger.join_crowd(own, view)
-        if view is None:  # it has not looked: this many at least
+        if view is None:  # it has not read the queue: this many at least
             own.ahead = max(own.ahead, len(crowd))
         timeout = own.session.timeout if retry_after is None else retry_after
         return Busy(own.ahead, timeout, crowd.holder(0.0)[1])
@@ -331,8 +333,8 @@ class Claims(Operators, Releases):
         return ahead[0][1] if ahead else None
 
     async def _end_lingering(
-        self, own: OwnClaim, view: View, lingering: Sequence[Place], deadline: Deadline
-    ) -> tuple[View, float]:
+        self, own: OwnClaim, view: QueueView, lingering: Sequence[Place], deadline: Deadline
+    ) -> tuple[QueueView, float]:
         """Remove what has lingered ahead for long enough; return what is left, and the seconds after which
         it is worth asking again.
         """

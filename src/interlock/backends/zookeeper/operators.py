@@ -19,8 +19,8 @@ from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
 from interlock.store import IO_TIMEOUT
 
-WATCHED = 64  # claims whose notes are watched; more are looked at once a second
-LOOK = 1.0
+WATCHED = 64  # claims whose notes are watched; of a longer queue, all is read once a second
+READ_EVERY_S = 1.0
 
 
 class Operators(Side):
@@ -158,7 +158,7 @@ class Operators(Side):
             try:
                 await self._listen_to(folder, bell, paths, deadline)
                 if outline(await self._inspect(resource, deadline)) == outline(seen):
-                    most = deadline.left() if len(paths) <= WATCHED else min(LOOK, deadline.left())
+                    most = deadline.left() if len(paths) <= WATCHED else min(READ_EVERY_S, deadline.left())
                     await self._calls.runtime.wait(bell.signal, most)
             finally:
                 self._link.forget_watcher(bell, paths)

@@ -11,7 +11,7 @@ from interlock._support import native
 from interlock.backends.kit.crowds import Crowd
 from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.paths import Place
-from interlock.backends.zookeeper.view import View
+from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.model import EVERYTHING, Claim
 
 # Waiters of a client from which on another one does not list the queue, and so does not know how many are
@@ -33,9 +33,9 @@ class OwnClaim:
         self.permits = claim.permits
         self.markers: tuple[str, ...] = ()
         self.note = claim.note
-        # As of the last look; nobody ever comes ahead of it later. Not the queue itself: thousands who wait
+        # As of the last read; nobody ever comes ahead of it later. Not the queue itself: thousands who wait
         # would each keep thousands.
-        self.looked = now
+        self.read_at = now
         self.ahead = 0
         self.first: Place | None = None
         self.fits = False
@@ -69,10 +69,10 @@ class OwnClaim:
         if answer.error is None:
             self.owes_touch, self.since_told = False, self.admitted_at is not None
 
-    def see(self, view: View, place: int, now: float) -> None:
-        """Note what a look at the queue, in which it has this place, says about this claim."""
+    def see(self, view: QueueView, place: int, now: float) -> None:
+        """Note what a read of the queue, in which it has this place, says about this claim."""
         capacity = self.claim.capacity
-        self.looked, self.ahead, self.first = now, place, view.queue[0] if place else None
+        self.read_at, self.ahead, self.first = now, place, view.queue[0] if place else None
         self.fits = view.permits_ahead(place, capacity) + self.permits <= capacity
         self.watched = []
         if not self.fits:
@@ -81,7 +81,7 @@ class OwnClaim:
 
     def let_in(self, now: float) -> None:
         """Note that nothing stands in its way any more."""
-        self.looked, self.ahead, self.first, self.fits, self.watched = now, 0, None, True, []
+        self.read_at, self.ahead, self.first, self.fits, self.watched = now, 0, None, True, []
 
     def exclusive(self) -> bool:
         """Whether it can share with nobody: a mutex, or a writer. Then only departures let it in."""
@@ -99,17 +99,17 @@ class OwnClaim:
 
 
 class FolderCrowd(Crowd[str, Place]):
-    """The waiters of one client on one resource, with what its last look has shown; the front is kept by
+    """The waiters of one client on one resource, with what the last read has shown; the front is kept by
     the names of the nodes.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
         self.capacity = capacity
-        self.view = View([], number=-1)
+        self.view = QueueView([], number=-1)
         self._read = -1  # the number of the view that the front is taken from
 
-    def saw(self, view: View) -> None:
+    def saw(self, view: QueueView) -> None:
         """Keep the latest view."""
         if view.number > self.view.number:
             self.view = view
@@ -151,7 +151,7 @@ class Ledger:
 
     # ---- claims that wait ----------------------------------------------------------------
 
-    def join_crowd(self, own: OwnClaim, view: View | None) -> FolderCrowd:
+    def join_crowd(self, own: OwnClaim, view: QueueView | None) -> FolderCrowd:
         """Have a claim wait behind those of our own that came before it."""
         with self._mutex:
             crowd = self._crowds.get(own.folder)

@@ -31,9 +31,9 @@ class Registers(Side):
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         deadline = within(self._calls, timeout)
         await self._calls.connect(deadline)
-        return (await self._look(name, deadline))[0]
+        return (await self._read(name, deadline))[0]
 
-    async def _look(self, name: str, deadline: Deadline) -> tuple[Versioned, str, Any]:
+    async def _read(self, name: str, deadline: Deadline) -> tuple[Versioned, str, Any]:
         """The value and version of a register, the id of its last write, and the Stat of its node."""
         read = await self._calls.data(self._paths.register(name), deadline)
         if read is None:
@@ -47,7 +47,7 @@ class Registers(Side):
         deadline = within(self._calls, timeout)
         await self._calls.connect(deadline)
         for _ in range(TRIES):
-            present, writer, stat = await self._look(name, deadline)
+            present, writer, stat = await self._read(name, deadline)
             if writer == id:
                 return present  # sent before, and applied
             if present.version != version:
@@ -89,7 +89,7 @@ class Registers(Side):
             results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
             if not any(isinstance(result, Exception) for result in results):
                 await self._tombstones.sweep(deadline)
-                return results[0].mzxid if stat is not None else (await self._look(name, deadline))[0].version
+                return results[0].mzxid if stat is not None else (await self._read(name, deadline))[0].version
             if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
                 await self._calls.make_parents(self._paths.registers, deadline)
                 await self._tombstones.prepare(deadline)

@@ -150,7 +150,7 @@ class Renewals(Side):
             return False
         if any(isinstance(result, Exception) for result in results):
             # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next
-            # look.
+            # read.
             if not any(isinstance(result, NodeExists) for result in results):
                 raise StoreUnavailable(f"{self._link.place}: {own.claim.resource} was not shrunk: {results}")
         own.permits, own.markers = permits, (marker,)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.link import Link
-from interlock.backends.zookeeper.looks import Looks
 from interlock.backends.zookeeper.own_claims import Ledger
+from interlock.backends.zookeeper.queue_reads import QueueReads
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.backends.zookeeper.turns import Turns
 from interlock.model import Gone
@@ -26,7 +26,7 @@ class Side:
         self._calls = Calls(link, runtime)
         self._tombstones = Tombstones(self._calls)
         self._ledger: Ledger = other._ledger if other is not None else ledger or Ledger()
-        self._looks: Looks = other._looks if other is not None else Looks(link)
+        self._queue_reads: QueueReads = other._queue_reads if other is not None else QueueReads(link)
         self._turns: Turns = other._turns if other is not None else Turns()
         self._usual = 0.0  # a ttl that nobody has chosen: it is cut to what the session has
 

@@ -97,7 +97,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
     def after_fork(self) -> None:
         if self._twin is None:
             self._ledger.after_fork()
-            self._looks.after_fork()
+            self._queue_reads.after_fork()
             self._turns.after_fork()
             self._link.after_fork()
 

@@ -1,7 +1,7 @@
 """How many claims of one client on one name are under way at once: the rest of a crowd wait here for their
 turn.
 
-The connection sends requests in the order in which they were given to it. So renewals, looks and releases
+The connection sends requests in the order in which they were given to it. So renewals, reads and releases
 would wait behind ten thousand claims, and the claims themselves would be answered later than their callers
 wait, be sent again, and delay the others still more.
 """

@@ -1,4 +1,4 @@
-"""How a claim waits: watch, look, and sleep until what it watches has changed.
+"""Waits: a claim watches, reads, and sleeps until what it watches has changed.
 
 Of the waiters of one client on one resource only the oldest does so; the others sleep until it waits no
 longer (`kit/crowds.py`). Nobody is let in by that: each grant rests on what the server has said after the
@@ -24,11 +24,11 @@ from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer
 from interlock.backends.zookeeper.own_claims import FolderCrowd, OwnClaim
 from interlock.backends.zookeeper.paths import Place
-from interlock.backends.zookeeper.view import View
+from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
 
-# Claims ahead that are looked up by their paths; if all of these have left and there were more, the queue is
+# Claims ahead that are read by their paths; if all of these have left and there were more, the queue is
 # listed.
 NEAREST = 100
 
@@ -36,8 +36,8 @@ UNKNOWN = 0.02  # seconds after which a claim that is not known to stand is aske
 EMPTYING = 0.2  # if its folder has no numbers left, and others still stand there
 
 WAITS, GONE = "waits", "gone"
-"""What a look says of a claim that is not let in: it stands and listens, or it does not stand and must be
-asked for again.
+"""The outcomes of a read for a claim that is not let in: it stands and listens, or it does not stand and must
+be asked for again.
 """
 
 
@@ -89,13 +89,13 @@ class Waits(Claims):
         return False
 
     async def _until_let_in(self, own: OwnClaim, bell: Bell, deadline: Deadline) -> Granted | None:
-        """Look, and sleep until something has changed, until a look lets the claim in; None if it must be
+        """Read, and sleep until something has changed, until a read lets the claim in; None if it must be
         asked for again.
         """
         crowd = self._ledger.crowd(own.folder) or FolderCrowd(own.claim.capacity)  # to remember what was seen
-        look = self._look_ahead if own.exclusive() else self._look_at_all
+        read = self._read_ahead if own.exclusive() else self._read_queue
         while not deadline.passed() and self._stands(own, bell):
-            found = await look(own, crowd, bell, deadline)
+            found = await read(own, crowd, bell, deadline)
             if isinstance(found, Granted):
                 return found
             if found == GONE:
@@ -121,11 +121,11 @@ class Waits(Claims):
 
     # ---- a claim that shares with nobody ---------------------------------------------------
 
-    async def _look_ahead(
+    async def _read_ahead(
         self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
         """See who of those ahead still stands, each by its path, and listen to the nearest; None if it has
-        to look again.
+        to read again.
         """
         crowd.left([path.rpartition("/")[2] for path in tuple(bell.deleted)])
         version = crowd.view.version  # first: what is seen later is at least as new
@@ -136,7 +136,7 @@ class Waits(Claims):
         if any(place.lingering and place.node not in own.lingering for place in places):
             return GONE  # asking again tells until when
         near = places[-NEAREST:]
-        gone = await self._look_up(own, bell, near, version, deadline)
+        gone = await self._read_by_path(own, bell, near, version, deadline)
         if gone is None:
             return await self._list(own, crowd, bell, deadline)
         if not self._stands(own, bell):
@@ -151,7 +151,7 @@ class Waits(Claims):
             return await self._list(own, crowd, bell, deadline)
         return WAITS if f"{own.folder}/{standing[-1].node}" in bell.armed else None
 
-    async def _look_up(
+    async def _read_by_path(
         self, own: OwnClaim, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
     ) -> set[str] | None:
         """Which of these nodes have left. The last of them is watched from now on, and so are the claim
@@ -174,7 +174,7 @@ class Waits(Claims):
             return None
         read = self._calls.read_together(answers[len(listening) :])
         if read is None:
-            return await self._look_up(own, bell, near, version, deadline)
+            return await self._read_by_path(own, bell, near, version, deadline)
         left = {path for path, content in zip(others, read, strict=True) if content is None}
         left |= bell.deleted
         return {place.node for place in near if f"{own.folder}/{place.node}" in left}
@@ -187,20 +187,22 @@ class Waits(Claims):
         crowd.saw(view)
         return None
 
-    async def _listen(self, own: OwnClaim, bell: Bell, watched: Sequence[str], deadline: Deadline) -> View:
+    async def _listen(
+        self, own: OwnClaim, bell: Bell, watched: Sequence[str], deadline: Deadline
+    ) -> QueueView:
         """Watch the folder, the claim and these nodes, and list the queue after that."""
         listening = bell.arm([own.folder, own.path, *watched])
         asked = list(listening.values())
-        answers, look = await self._looks.after(self._calls, own.folder, asked, deadline)
+        answers, queue_read = await self._queue_reads.after(self._calls, own.folder, asked, deadline)
         self._heard(bell, listening, answers)
-        return look.view()
+        return queue_read.view()
 
     # ---- a claim that others may share with ------------------------------------------------
 
-    async def _look_at_all(
+    async def _read_queue(
         self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline
     ) -> Granted | str | None:
-        """List the queue, and listen to those that must change first; None if it has to look again,
+        """List the queue, and listen to those that must change first; None if it has to read again,
         because these are others now.
         """
         now = self._runtime.now
@@ -223,9 +225,9 @@ class Waits(Claims):
             return GONE
         return WAITS if bell.armed.issuperset(own.watched) and own.folder in bell.armed else None
 
-    def _seen(self, own: OwnClaim, crowd: FolderCrowd) -> View | None:
+    def _seen(self, own: OwnClaim, crowd: FolderCrowd) -> QueueView | None:
         """The last view of the queue, if this claim is let in by it: so readers that waited for one writer
-        share one look.
+        share one read.
         """
         view, capacity = crowd.view, own.claim.capacity
         place = view.find(own.node)

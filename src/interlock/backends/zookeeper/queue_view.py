@@ -14,7 +14,7 @@ from itertools import accumulate
 from interlock.backends.zookeeper.paths import Place, places
 
 
-class View:
+class QueueView:
     """The claims in one folder, in their order.
 
     Of two views of a folder, the one with the higher number was asked for later.
@@ -32,7 +32,7 @@ class View:
         self._others: dict[int, int] = {}  # by capacity: the first place of a claim with another one
 
     @classmethod
-    def of(cls, children: Iterable[str], version: int = 0, number: int = 0) -> View:
+    def of(cls, children: Iterable[str], version: int = 0, number: int = 0) -> QueueView:
         return cls(places(children), version, number)
 
     def find(self, node: str) -> int | None:
@@ -101,6 +101,6 @@ class View:
             self._lingering = [index for index, one in enumerate(self.queue) if one.lingering]
         return [self.queue[index] for index in self._lingering if index < place]
 
-    def without(self, nodes: Iterable[str]) -> View:
+    def without(self, nodes: Iterable[str]) -> QueueView:
         gone = set(nodes)
-        return View([place for place in self.queue if place.node not in gone], self.version, self.number)
+        return QueueView([place for place in self.queue if place.node not in gone], self.version, self.number)

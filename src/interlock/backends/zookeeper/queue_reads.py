@@ -18,44 +18,44 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer, Link, late
+from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.requests import Request
-from interlock.backends.zookeeper.view import View
 
 # Seconds after which a list is not waited for any more: the caller who was to send it may have been
 # interrupted.
 OVERDUE = 1.0
 
 
-class Look:
+class QueueRead:
     """One list of a folder, and everybody who waits for it."""
 
     def __init__(self, number: int, now: float) -> None:
         self.number = number
         self.began = now
-        self.following: Look | None = None  # for those who came after it was sent
+        self.following: QueueRead | None = None  # for those who came after it was sent
         self.signals: list[Signal] = []
         self.answer: Answer | None = None
-        self._view: View | None = None
+        self._view: QueueView | None = None
 
     @property
     def missing(self) -> bool:
         """Whether there is no such folder."""
         return self.answer is not None and self.answer.failed(NoNode)
 
-    def view(self) -> View:
+    def view(self) -> QueueView:
         """The queue, which is read by the first who asks; raises the error of interlock if the list has
         failed.
         """
         if self._view is None:
             assert self.answer is not None
             if self.missing:
-                return View([], number=self.number)
+                return QueueView([], number=self.number)
             children, stat = self.answer.get()
-            self._view = View.of(children, stat.version, self.number)
+            self._view = QueueView.of(children, stat.version, self.number)
         return self._view
 
 
-class Looks:
+class QueueReads:
     """The lists of one client that are under way, by folder."""
 
     def __init__(self, link: Link) -> None:
@@ -64,53 +64,53 @@ class Looks:
 
     def after_fork(self) -> None:
         self._mutex = native.mutex()
-        self._under_way: dict[str, Look] = {}
+        self._under_way: dict[str, QueueRead] = {}
         self._numbers = count(1)
 
     async def after(
         self, calls: Calls, folder: str, first: Sequence[Request], deadline: Deadline
-    ) -> tuple[list[Answer], Look]:
+    ) -> tuple[list[Answer], QueueRead]:
         """Send these requests, and wait for a list of the folder that was sent after them."""
         timeout, signal = calls.patience(deadline), calls.runtime.signal()
         answers = self._link.send(first, None)
-        look = self._join(folder, signal)
+        queue_read = self._join(folder, signal)
         await calls.answered(signal, timeout)
         if not all(answer.done for answer in answers):  # so the list was not sent after them: it has failed
-            look.view()
+            queue_read.view()
             raise late(self._link.place, timeout)
-        return answers, look
+        return answers, queue_read
 
-    def _join(self, folder: str, signal: Signal) -> Look:
+    def _join(self, folder: str, signal: Signal) -> QueueRead:
         """Wait for the next list of a folder, and send it if none is under way."""
         now = self._link.now()
         with self._mutex:
             before = self._under_way.get(folder)
             if before is not None and now < before.began + OVERDUE:
                 if before.following is None:
-                    before.following = Look(next(self._numbers), now)
+                    before.following = QueueRead(next(self._numbers), now)
                 before.following.signals.append(signal)
                 return before.following
-            look = self._under_way[folder] = Look(next(self._numbers), now)
-            look.signals.append(signal)
-        self._send(folder, look)
-        return look
+            queue_read = self._under_way[folder] = QueueRead(next(self._numbers), now)
+            queue_read.signals.append(signal)
+        self._send(folder, queue_read)
+        return queue_read
 
-    def _send(self, folder: str, look: Look) -> None:
-        self._link.tell(requests.list_children(folder), partial(self._answered, folder, look))
+    def _send(self, folder: str, queue_read: QueueRead) -> None:
+        self._link.tell(requests.list_children(folder), partial(self._answered, folder, queue_read))
 
-    def _answered(self, folder: str, look: Look, answer: Answer) -> None:
+    def _answered(self, folder: str, queue_read: QueueRead, answer: Answer) -> None:
         """Called on the connection's thread: tell everybody, and send the next list if somebody waits for
         it.
         """
-        look.answer = answer
+        queue_read.answer = answer
         with self._mutex:
-            following = look.following
-            if self._under_way.get(folder) is look:
+            following = queue_read.following
+            if self._under_way.get(folder) is queue_read:
                 if following is None:
                     del self._under_way[folder]
                 else:
                     self._under_way[folder], following.began = following, self._link.now()
-            signals = list(look.signals)
+            signals = list(queue_read.signals)
         if following is not None:
             self._send(folder, following)
         for signal in signals:
