@@ -157,9 +157,9 @@ MUTANTS: list[Mutant] = [
         "zookeeper: every claim of a crowd is sent at once",
         "a renewal waits behind ten thousand claims",
         Code(
-            "backends/zookeeper/turns.py",
-            "Turns.take",
-            "if len(given) < AT_ONCE:\n    ...",
+            "backends/zookeeper/send_slots.py",
+            "SendSlots.take",
+            "if len(given) < MAX_CLAIMS_SENT:\n    ...",
             "if True:\n    ...",
         ),
         tests=crowds("no_turn_in_its_time"),  # not "flood": a quick server hides it

@@ -26,8 +26,8 @@ from interlock.backends.zookeeper.own_claims import SHORT
 from interlock.backends.zookeeper.paths import Place
 from interlock.backends.zookeeper.queue_reads import OVERDUE, QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
+from interlock.backends.zookeeper.send_slots import MAX_CLAIMS_SENT, SLOT_LOST_S, SendSlots
 from interlock.backends.zookeeper.store import ZooKeeperStore
-from interlock.backends.zookeeper.turns import AT_ONCE, LOST, Turns
 from interlock.errors import ClientClosed, Evicted, HeldUp, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted
 from interlock.urls import open_store
@@ -567,14 +567,14 @@ def test_a_flood_of_claims_lets_others_go_before_it(url: str) -> None:
                 call(request, answer)
 
             link._call = counting
-            tasks = [asyncio.create_task(ours.lock("x").acquire()) for _ in range(4 * AT_ONCE)]
-            await standing(ours, 4 * AT_ONCE)
-            assert 1 < most <= AT_ONCE + 2, most  # and the nodes of the session
+            tasks = [asyncio.create_task(ours.lock("x").acquire()) for _ in range(4 * MAX_CLAIMS_SENT)]
+            await standing(ours, 4 * MAX_CLAIMS_SENT)
+            assert 1 < most <= MAX_CLAIMS_SENT + 2, most  # and the nodes of the session
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert not store._turns._given
-            assert not store._turns._waiting
+            assert not store._send_slots._given
+            assert not store._send_slots._waiting
 
     asyncio.run(flood())
 
@@ -583,40 +583,40 @@ def test_a_claim_that_has_no_turn_in_its_time_has_had_no_effect(url: str) -> Non
     ours = opened(url)
     drive(ours.claim(claim()))
     folder, runtime = ours._paths.folder("x"), ours._runtime
-    turns = [drive(ours._turns.take(runtime, folder, 0.0)) for _ in range(AT_ONCE)]
+    send_slots = [drive(ours._send_slots.take(runtime, folder, 0.0)) for _ in range(MAX_CLAIMS_SENT)]
     late = claim()
     with pytest.raises(HeldUp):
         drive(ours.claim(late, 0.2))
     assert not ours._ledger.tried(late.id)
-    ours._turns.give_back(folder, turns[0])
+    ours._send_slots.give_back(folder, send_slots[0])
     assert isinstance(drive(ours.claim(late)), Busy)
-    for turn in turns[1:]:
-        turn.since -= LOST  # as if those who had them were interrupted
+    for slot in send_slots[1:]:
+        slot.since -= SLOT_LOST_S  # as if those who had them were interrupted
     for _ in range(2):  # the first has the one that was given back
-        assert drive(ours._turns.take(runtime, folder, 0.0)) is not None
-    assert len(ours._turns._given[folder]) == 2
+        assert drive(ours._send_slots.take(runtime, folder, 0.0)) is not None
+    assert len(ours._send_slots._given[folder]) == 2
     drive(ours.close())
 
 
 def test_a_turn_goes_to_the_next_in_line_whoever_gives_up() -> None:
     async def line() -> None:
-        runtime, turns = Tasks(), Turns()
-        given = [await turns.take(runtime, "x", 0.0) for _ in range(AT_ONCE)]
+        runtime, send_slots = Tasks(), SendSlots()
+        given = [await send_slots.take(runtime, "x", 0.0) for _ in range(MAX_CLAIMS_SENT)]
         assert all(given)
-        waiting = [asyncio.create_task(turns.take(runtime, "x", PATIENCE)) for _ in range(3)]
+        waiting = [asyncio.create_task(send_slots.take(runtime, "x", PATIENCE)) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         await asyncio.wait(waiting[:1])
-        assert await turns.take(runtime, "x", 0.0) is None
+        assert await send_slots.take(runtime, "x", 0.0) is None
         assert given[0]
-        turns.give_back("x", given[0])
+        send_slots.give_back("x", given[0])
         waiting[1].cancel()  # it has its turn already, and passes it on
         async with asyncio.timeout(PATIENCE):
             last = await waiting[2]
-        for turn in (*given[1:], last):
-            assert turn
-            turns.give_back("x", turn)
-        assert not turns._given
-        assert not turns._waiting
+        for slot in (*given[1:], last):
+            assert slot
+            send_slots.give_back("x", slot)
+        assert not send_slots._given
+        assert not send_slots._waiting
 
     asyncio.run(line())

@@ -174,8 +174,8 @@ class Claims(Operators, Releases):
         whoever else is there.
         """
         seconds = deadline.left() * NOT_SENT
-        turn = await self._turns.take(self._runtime, folder, seconds)
-        if turn is None:
+        slot = await self._send_slots.take(self._runtime, folder, seconds)
+        if slot is None:
             self._ledger.forget(claim.id)
             raise HeldUp(
                 f"{self._link.place}: not sent in {duration(seconds)}: too many claims of this client are "
@@ -189,7 +189,7 @@ class Claims(Operators, Releases):
             answers, queue_read = await self._queue_reads.after(self._calls, folder, asked, deadline)
             return answers[-1], queue_read
         finally:
-            self._turns.give_back(folder, turn)
+            self._send_slots.give_back(folder, slot)
 
     async def _repeat(self, own: OwnClaim, deadline: Deadline) -> ClaimAnswer:
         """Read again where a claim stands whose node we know."""

@@ -11,8 +11,8 @@ from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.link import Link
 from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.queue_reads import QueueReads
+from interlock.backends.zookeeper.send_slots import SendSlots
 from interlock.backends.zookeeper.tombstones import Tombstones
-from interlock.backends.zookeeper.turns import Turns
 from interlock.model import Gone
 
 
@@ -27,7 +27,7 @@ class Side:
         self._tombstones = Tombstones(self._calls)
         self._ledger: Ledger = other._ledger if other is not None else ledger or Ledger()
         self._queue_reads: QueueReads = other._queue_reads if other is not None else QueueReads(link)
-        self._turns: Turns = other._turns if other is not None else Turns()
+        self._send_slots: SendSlots = other._send_slots if other is not None else SendSlots()
         self._usual = 0.0  # a ttl that nobody has chosen: it is cut to what the session has
 
     def _evicted(self, id: str, gone: tuple[str, float]) -> Gone:

@@ -98,7 +98,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         if self._twin is None:
             self._ledger.after_fork()
             self._queue_reads.after_fork()
-            self._turns.after_fork()
+            self._send_slots.after_fork()
             self._link.after_fork()
 
     async def close(self) -> None:
