@@ -182,7 +182,9 @@ MUTANTS: list[Mutant] = [
         Code(
             CLAIMS,
             "Claims._resume",
-            ("if own is None and place.counts and (content[1].ephemeralOwner == session.number):\n    ..."),
+            (
+                "if own is None and claim_node.counts and (content[1].ephemeralOwner == session.number):\n    ..."
+            ),
             "if own is None and content[1].ephemeralOwner == session.number:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_counter.py", "answer_was_lost"),

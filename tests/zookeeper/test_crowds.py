@@ -23,7 +23,7 @@ from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.own_claims import SHORT
-from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_reads import OVERDUE, QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.send_slots import MAX_CLAIMS_SENT, SLOT_LOST_S, SendSlots
@@ -533,7 +533,7 @@ def test_a_view_says_of_each_claim_what_the_rule_says(seed: int) -> None:
     capacity = rng.choice([1, 2, 5, EVERYTHING])
     permits = [rng.choice([1, 1, rng.randint(1, min(capacity, 9)), capacity]) for _ in range(40)]
     queue = [
-        Place(number, f"n{number}", f"{number}", wanted, rng.choice([capacity, capacity, 0]))
+        ClaimNode(number, f"n{number}", f"{number}", wanted, rng.choice([capacity, capacity, 0]))
         for number, wanted in enumerate(permits)
     ]
     taken = [place.permits_of(capacity) for place in queue]

@@ -8,12 +8,12 @@ import pytest
 
 from interlock.backends.zookeeper.paths import (
     LAST,
+    ClaimNode,
     Paths,
-    Place,
+    claim_nodes,
     claim_prefix,
     counts,
     escaped,
-    places,
     unescaped,
 )
 from interlock.model import EVERYTHING
@@ -75,10 +75,10 @@ def test_a_queue_is_read_from_the_names_of_its_nodes() -> None:
         "config",
         "y-2-1-3__lock__12",
     ]
-    assert places(children) == [
-        Place(3, "y-2-2-3__lock__0000000003", "y-2", 2, 3),
-        Place(5, f"{'0' * 32}__lock__0000000005", f"{'0' * 32}__lock__0000000005", EVERYTHING, 0),
-        Place(7, "x-1-1-3__lock__0000000007", "x-1", 0, 3, ("x-1-0__shrunk",)),
+    assert claim_nodes(children) == [
+        ClaimNode(3, "y-2-2-3__lock__0000000003", "y-2", 2, 3),
+        ClaimNode(5, f"{'0' * 32}__lock__0000000005", f"{'0' * 32}__lock__0000000005", EVERYTHING, 0),
+        ClaimNode(7, "x-1-1-3__lock__0000000007", "x-1", 0, 3, ("x-1-0__shrunk",)),
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_claim_whose_number_is_near_the_end_of_the_numbers_does_not_count() ->
 
 def test_an_id_may_have_any_letters() -> None:
     node = claim_prefix("a/b-7", 1, 2) + "0000000001"
-    assert places([node]) == [Place(1, node, "a/b-7", 1, 2)]
+    assert claim_nodes([node]) == [ClaimNode(1, node, "a/b-7", 1, 2)]
 
 
 def test_a_chroot_stands_before_everything() -> None:

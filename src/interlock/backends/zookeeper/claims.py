@@ -18,7 +18,7 @@ from interlock.backends.zookeeper.library import NoNode, NotEmpty
 from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.own_claims import OwnClaim, decode
-from interlock.backends.zookeeper.paths import Place, claim_prefix, counts, shrunk_node
+from interlock.backends.zookeeper.paths import ClaimNode, claim_prefix, counts, shrunk_node
 from interlock.backends.zookeeper.queue_reads import QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.releases import Releases
@@ -233,18 +233,22 @@ class Claims(Operators, Releases):
         _, seen = await self._queue_reads.after(self._calls, folder, [requests.sync(folder)], deadline)
         found = seen.view().of_claim(claim.id)
         read = await self._calls.read_all(
-            [requests.get_data(f"{folder}/{place.node}") for place in found], deadline
+            [requests.get_data(f"{folder}/{claim_node.node}") for claim_node in found], deadline
         )
         own: OwnClaim | None = None
-        for place, content in zip(found, read, strict=True):
+        for claim_node, content in zip(found, read, strict=True):
             if content is None:
                 continue
-            if own is None and place.counts and content[1].ephemeralOwner == session.number:
+            if own is None and claim_node.counts and content[1].ephemeralOwner == session.number:
                 own = OwnClaim(claim, folder, session, asked)
-                own.node, own.token = place.node, content[1].czxid
-                own.permits, own.markers, own.note = place.permits, place.markers, decode(content[0])[2]
+                own.node, own.token = claim_node.node, content[1].czxid
+                own.permits, own.markers, own.note = (
+                    claim_node.permits,
+                    claim_node.markers,
+                    decode(content[0])[2],
+                )
             else:
-                await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+                await self._calls.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
         if own is None:
             if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
                 return self._evicted(claim.id, gone)
@@ -320,7 +324,7 @@ class Claims(Operators, Releases):
             crowd.told(self._standing(holder, held[0], True, own.claim.capacity, now), self._runtime.now())
         return self._join_crowd(own)
 
-    def _holder_to_name(self, first: OwnClaim) -> Place | None:
+    def _holder_to_name(self, first: OwnClaim) -> ClaimNode | None:
         """The claim at the front of the queue, if one of our waiters should ask about it.
 
         It is named in messages only.
@@ -333,17 +337,17 @@ class Claims(Operators, Releases):
         return ahead[0][1] if ahead else None
 
     async def _end_lingering(
-        self, own: OwnClaim, view: QueueView, lingering: Sequence[Place], deadline: Deadline
+        self, own: OwnClaim, view: QueueView, lingering: Sequence[ClaimNode], deadline: Deadline
     ) -> tuple[QueueView, float]:
         """Remove what has lingered ahead for long enough; return what is left, and the seconds after which
         it is worth asking again.
         """
         left = await self._lingering_left(own.folder, lingering, deadline)
-        for place, seconds in zip(lingering, left, strict=True):
+        for claim_node, seconds in zip(lingering, left, strict=True):
             if seconds <= 0:
-                await self._calls.one(requests.delete(f"{own.folder}/{place.node}"), deadline)
-        over = {place.node for place, seconds in zip(lingering, left, strict=True) if seconds <= 0}
-        own.lingering = frozenset(place.node for place in lingering)
+                await self._calls.one(requests.delete(f"{own.folder}/{claim_node.node}"), deadline)
+        over = {claim_node.node for claim_node, seconds in zip(lingering, left, strict=True) if seconds <= 0}
+        own.lingering = frozenset(claim_node.node for claim_node in lingering)
         view = view.without(over)
         if (found := view.find(own.node)) is not None:
             own.see(view, found, self._runtime.now())

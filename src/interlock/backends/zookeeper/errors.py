@@ -63,7 +63,8 @@ def guard_refused(resource: str, path: str, error: Exception) -> InterlockError:
         )
     if isinstance(error, exceptions.InvalidACLError):
         return StoreUnfit(
-            f"{said}the server refuses the default_acl of this KazooClient; an ACL of the creator needs auth_data"
+            f"{said}the server refuses the default_acl of this KazooClient; "
+            "an ACL of the creator needs auth_data"
         )
     if isinstance(error, BROKEN):
         return Unreached(f"{said}ZooKeeper did not answer ({_name(error)})")
@@ -73,7 +74,10 @@ def guard_refused(resource: str, path: str, error: Exception) -> InterlockError:
 
 
 def _quota(path: str) -> str:
-    return f"a quota on {path} or a node above it is used up; raise it (setquota), or remove nodes that it counts"
+    return (
+        f"a quota on {path} or a node above it is used up; "
+        "raise it (setquota), or remove nodes that it counts"
+    )
 
 
 def cut_off(error: Exception | None) -> bool:

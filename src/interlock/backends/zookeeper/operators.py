@@ -13,7 +13,7 @@ from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.own_claims import REMEMBERED, decode
-from interlock.backends.zookeeper.paths import Place, places, unescaped
+from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes, unescaped
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
@@ -33,35 +33,35 @@ class Operators(Side):
 
     async def _inspect(self, resource: str, deadline: Deadline, limit: int | None = None) -> Queue:
         folder = self._paths.folder(resource)
-        queue = places(await self._calls.children(folder, deadline))
+        queue = claim_nodes(await self._calls.children(folder, deadline))
         return (await self._described(resource, queue, deadline, limit))[0]
 
     async def _described(
-        self, resource: str, queue: Sequence[Place], deadline: Deadline, limit: int | None = None
-    ) -> tuple[Queue, list[tuple[Place, Any]]]:
+        self, resource: str, queue: Sequence[ClaimNode], deadline: Deadline, limit: int | None = None
+    ) -> tuple[Queue, list[tuple[ClaimNode, Any]]]:
         """The queue as operators see it, and the nodes behind it, with their Stats."""
         if not queue:
             return Queue(resource, 0, ()), []
         folder = self._paths.folder(resource)
-        capacity = next((place.capacity for place in queue if not place.foreign), 1)
+        capacity = next((claim_node.capacity for claim_node in queue if not claim_node.foreign), 1)
         shown = queue[:limit]
         read = await self._calls.read_all([requests.get_data(f"{folder}/{p.node}") for p in shown], deadline)
         now = await self._calls.server_now(deadline)
         nodes = [
-            (place, content)
-            for place, content in zip(shown, read, strict=True)
-            if content is not None and not (place.lingering and _lingers_for(content, now) <= 0)
+            (claim_node, content)
+            for claim_node, content in zip(shown, read, strict=True)
+            if content is not None and not (claim_node.lingering and _lingers_for(content, now) <= 0)
         ]
-        inside = admitted([place.permits_of(capacity) for place, _ in nodes], capacity)
+        inside = admitted([claim_node.permits_of(capacity) for claim_node, _ in nodes], capacity)
         standings = [
-            self._standing(place, content, index < inside, capacity, now)
-            for index, (place, content) in enumerate(nodes)
+            self._standing(claim_node, content, index < inside, capacity, now)
+            for index, (claim_node, content) in enumerate(nodes)
         ]
         found = Queue(resource, capacity, tuple(standings)) if standings else Queue(resource, 0, ())
-        return found, [(place, content[1]) for place, content in nodes]
+        return found, [(claim_node, content[1]) for claim_node, content in nodes]
 
     async def _lingering_left(
-        self, folder: str, lingering: Sequence[Place], deadline: Deadline
+        self, folder: str, lingering: Sequence[ClaimNode], deadline: Deadline
     ) -> list[float]:
         """How long each of these still lingers, seconds, by the servers' clock; 0 if it is gone."""
         read = await self._calls.read_all(
@@ -71,22 +71,22 @@ class Operators(Side):
         return [0.0 if content is None else _lingers_for(content, now) for content in read]
 
     def _standing(
-        self, place: Place, content: tuple[bytes, Any], inside: bool, capacity: int, now: float
+        self, claim_node: ClaimNode, content: tuple[bytes, Any], inside: bool, capacity: int, now: float
     ) -> Standing:
         """One claim; `now` is the servers' time."""
         data, stat = content
         age = max(0.0, now - stat.ctime / 1000)
-        if place.foreign:
-            return Standing(place.id, stat.czxid, capacity, inside, age, 0.0, "", "", foreign=True)
+        if claim_node.foreign:
+            return Standing(claim_node.id, stat.czxid, capacity, inside, age, 0.0, "", "", foreign=True)
         timeout, since, note, who = decode(data)
-        if place.lingering:
+        if claim_node.lingering:
             timeout = _lingers_for(content, now)
-        own = self._ledger.claims.get(place.id)
+        own = self._ledger.claims.get(claim_node.id)
         if inside and own is not None and own.admitted_at is not None:
             age = self._link.now() - own.admitted_at
         elif inside and since is not None:
             age = max(0.0, age - since)
-        return Standing(place.id, stat.czxid, place.permits, inside, age, timeout, note, who)
+        return Standing(claim_node.id, stat.czxid, claim_node.permits, inside, age, timeout, note, who)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
         deadline = within(self._calls)
@@ -100,8 +100,8 @@ class Operators(Side):
             page, names = names[: max(limit, 20)], names[max(limit, 20) :]
             reads = [requests.get_children(self._paths.folder(name)) for name in page]
             for name, children in zip(page, await self._calls.read_all(reads, deadline), strict=True):
-                standing = places(children or ())
-                if any(not place.lingering for place in standing) or (
+                standing = claim_nodes(children or ())
+                if any(not claim_node.lingering for claim_node in standing) or (
                     standing and (await self._inspect(name, deadline)).standings
                 ):
                     found.append(name)
@@ -113,39 +113,39 @@ class Operators(Side):
         deadline = within(self._calls)
         await self._calls.connect(deadline)
         folder = self._paths.folder(resource)
-        queue = places(await self._calls.children(folder, deadline))
+        queue = claim_nodes(await self._calls.children(folder, deadline))
         described, nodes = await self._described(resource, queue, deadline)
         victims = [
-            (standing, place, stat)
-            for standing, (place, stat) in zip(described.standings, nodes, strict=True)
+            (standing, claim_node, stat)
+            for standing, (claim_node, stat) in zip(described.standings, nodes, strict=True)
             if (standing.admitted if id is None else standing.id == id)
         ]
-        for _, place, stat in victims:
-            if place.foreign and not (foreign and (stat.ephemeralOwner or no_expiry)):
+        for _, claim_node, stat in victims:
+            if claim_node.foreign and not (foreign and (stat.ephemeralOwner or no_expiry)):
                 raise ForeignKey(resource, "node", bool(stat.ephemeralOwner))
         if victims:
             await self._tombstones.prepare(deadline)
         removed = [
             standing
-            for standing, place, _ in victims
-            if await self._evict(folder, place, standing, reason, deadline)
+            for standing, claim_node, _ in victims
+            if await self._evict(folder, claim_node, standing, reason, deadline)
         ]
         await self._tombstones.sweep(deadline)
         return removed
 
     async def _evict(
-        self, folder: str, place: Place, standing: Standing, reason: str, deadline: Deadline
+        self, folder: str, claim_node: ClaimNode, standing: Standing, reason: str, deadline: Deadline
     ) -> bool:
         """Remove one claim and leave a note of it, in one step; False if it has gone by itself."""
-        parts = [requests.delete(f"{folder}/{node}") for node in (place.node, *place.markers)]
-        if not place.foreign:
+        parts = [requests.delete(f"{folder}/{node}") for node in (claim_node.node, *claim_node.markers)]
+        if not claim_node.foreign:
             life = max(REMEMBERED, standing.lapses_in)
-            parts.append(self._tombstones.evicting(place.id, reason, life))
+            parts.append(self._tombstones.evicting(claim_node.id, reason, life))
         results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
         if any(isinstance(result, Exception) for result in results):
             return False
-        if not place.foreign:
-            self._ledger.evict(place.id, reason, self._link.now(), max(REMEMBERED, standing.lapses_in))
+        if not claim_node.foreign:
+            self._ledger.evict(claim_node.id, reason, self._link.now(), max(REMEMBERED, standing.lapses_in))
         return True
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
@@ -174,7 +174,7 @@ class Operators(Side):
         if listed.failed(NoNode):
             (await self._calls.one(requests.exists(folder, bell), deadline)).get()
             return
-        paths += [f"{folder}/{place.node}" for place in places(listed.get())[:WATCHED]]
+        paths += [f"{folder}/{claim_node.node}" for claim_node in claim_nodes(listed.get())[:WATCHED]]
         await self._calls.ask(
             [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
         )

@@ -10,7 +10,7 @@ from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.kit.crowds import Crowd
 from interlock.backends.zookeeper.link import Answer, Session
-from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.model import EVERYTHING, Claim
 
@@ -37,7 +37,7 @@ class OwnClaim:
         # would each keep thousands.
         self.read_at = now
         self.ahead = 0
-        self.first: Place | None = None
+        self.first: ClaimNode | None = None
         self.fits = False
         self.watched: list[str] = []  # the paths of the claims that must change before this one can be let in
         self.lingering: frozenset[str] = frozenset()  # nodes ahead that linger: a claim knows until when
@@ -98,7 +98,7 @@ class OwnClaim:
         return self.waited and 1 < self.claim.capacity < EVERYTHING
 
 
-class FolderCrowd(Crowd[str, Place]):
+class FolderCrowd(Crowd[str, ClaimNode]):
     """The waiters of one client on one resource, with what the last read has shown; the front is kept by
     the names of the nodes.
     """
@@ -114,10 +114,10 @@ class FolderCrowd(Crowd[str, Place]):
         if view.number > self.view.number:
             self.view = view
 
-    def ahead_of(self, key: str) -> list[tuple[str, Place]] | None:
+    def ahead_of(self, key: str) -> list[tuple[str, ClaimNode]] | None:
         view = self.view
         if self._read != view.number:  # only now: of the claims that enter, few ask
-            self.front_was((place.node, place) for place in view.queue)
+            self.front_was((claim_node.node, claim_node) for claim_node in view.queue)
             self._read = view.number
         return super().ahead_of(key)
 

@@ -1,8 +1,8 @@
 """From a name, a claim or a register to its node, and back. Pure.
 
     /interlock/NAME/ID-PERMITS-CAPACITY__lock__SEQUENCE    a claim: ephemeral, sequential
-    /interlock/NAME/ID-PERMITS__shrunk                     the permits that it has left, once it gave some back
-    /interlock/NAME/lingering-TOKEN-...__lock__SEQUENCE    keeps its place for the rest of a `min_hold`: persistent
+    /interlock/NAME/ID-PERMITS__shrunk                     the permits that it has left, once some are back
+    /interlock/NAME/lingering-TOKEN-...__lock__SEQUENCE    keeps its place, persistent: a `min_hold`
     /interlock/.registers/NAME                             a register
     /interlock/.gone/claim-ID, .../register-NAME           evicted or deleted
     /interlock/.gone/linger-TOKEN                          lingers, and is to be removed soon
@@ -60,7 +60,7 @@ def unescaped(element: str) -> str | None:
 
 
 @record
-class Place:
+class ClaimNode:
     """One claim in a queue, as the name of its node tells it."""
 
     sequence: int
@@ -108,45 +108,48 @@ def shrunk_node(id: str, permits: int) -> str:
     return f"{escaped(id)}-{permits}__shrunk"
 
 
-def places(children: Iterable[str]) -> list[Place]:
+def claim_nodes(children: Iterable[str]) -> list[ClaimNode]:
     """The queue of a resource in its order, from the names of the nodes there. Other nodes do not count."""
-    found: list[Place] = []
+    found: list[ClaimNode] = []
     shrunk: dict[str, list[tuple[int, str]]] = {}
     for child in children:
         read = _read(child)
-        if isinstance(read, Place):
+        if isinstance(read, ClaimNode):
             found.append(read)
         elif read is not None:
             id, permits = read
             shrunk.setdefault(id, []).append((permits, child))
     if shrunk:
-        found = [_shrunk(place, shrunk[place.id]) if place.id in shrunk else place for place in found]
+        found = [
+            _shrunk(claim_node, shrunk[claim_node.id]) if claim_node.id in shrunk else claim_node
+            for claim_node in found
+        ]
     return sorted(found, key=_SEQUENCE)
 
 
 def counts(node: str) -> bool:
     """Whether the claim of this node counts: see `Place.counts`."""
     read = _read(node)
-    return isinstance(read, Place) and read.counts
+    return isinstance(read, ClaimNode) and read.counts
 
 
 @lru_cache(maxsize=2**14)  # a client that waits in a long queue lists the same nodes again and again
-def _read(node: str) -> Place | tuple[str, int] | None:
+def _read(node: str) -> ClaimNode | tuple[str, int] | None:
     """What the name of a node says: a claim, the permits that a claim has left, or nothing to us."""
     if claim := CLAIM.fullmatch(node):
         id = unquote(claim["id"])
-        return Place(int(claim["sequence"]), node, id, int(claim["permits"]), int(claim["capacity"]))
+        return ClaimNode(int(claim["sequence"]), node, id, int(claim["permits"]), int(claim["capacity"]))
     if other := FOREIGN.fullmatch(node):
-        return Place(int(other["sequence"]), node, node, EVERYTHING, 0)
+        return ClaimNode(int(other["sequence"]), node, node, EVERYTHING, 0)
     if marker := SHRUNK.fullmatch(node):
         return unquote(marker["id"]), int(marker["permits"])
     return None
 
 
-def _shrunk(place: Place, markers: list[tuple[int, str]]) -> Place:
-    permits = min(place.permits, *(permits for permits, _ in markers))
+def _shrunk(claim_node: ClaimNode, markers: list[tuple[int, str]]) -> ClaimNode:
+    permits = min(claim_node.permits, *(permits for permits, _ in markers))
     names = tuple(name for _, name in markers)
-    return Place(place.sequence, place.node, place.id, permits, place.capacity, names)
+    return ClaimNode(claim_node.sequence, claim_node.node, claim_node.id, permits, claim_node.capacity, names)
 
 
 class Paths:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 
-from interlock.backends.zookeeper.paths import Place, places
+from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes
 
 
 class QueueView:
@@ -20,12 +20,12 @@ class QueueView:
     Of two views of a folder, the one with the higher number was asked for later.
     """
 
-    def __init__(self, queue: list[Place], version: int = 0, number: int = 0) -> None:
+    def __init__(self, queue: list[ClaimNode], version: int = 0, number: int = 0) -> None:
         self.queue = queue
         self.version = version  # of the folder's data: see `bell`
         self.number = number
         self._places: dict[str, int] | None = None
-        self._by_id: dict[str, list[Place]] | None = None
+        self._by_id: dict[str, list[ClaimNode]] | None = None
         self._lingering: list[int] | None = None
         self._totals: dict[int, list[int]] = {}  # by capacity: the permits up to each place
         self._in_the_way: dict[tuple[int, int], list[int]] = {}
@@ -33,21 +33,21 @@ class QueueView:
 
     @classmethod
     def of(cls, children: Iterable[str], version: int = 0, number: int = 0) -> QueueView:
-        return cls(places(children), version, number)
+        return cls(claim_nodes(children), version, number)
 
     def find(self, node: str) -> int | None:
         """The place of a node; None if it does not stand there."""
         found = self._places
         if found is None:
-            found = self._places = {place.node: index for index, place in enumerate(self.queue)}
+            found = self._places = {claim_node.node: index for index, claim_node in enumerate(self.queue)}
         return found.get(node)
 
-    def of_claim(self, id: str) -> list[Place]:
+    def of_claim(self, id: str) -> list[ClaimNode]:
         """The nodes of one claim: more than one if a request for it was repeated."""
         if self._by_id is None:
-            found: dict[str, list[Place]] = {}
-            for place in self.queue:
-                found.setdefault(place.id, []).append(place)
+            found: dict[str, list[ClaimNode]] = {}
+            for claim_node in self.queue:
+                found.setdefault(claim_node.id, []).append(claim_node)
             self._by_id = found
         return self._by_id.get(id, [])
 
@@ -57,7 +57,7 @@ class QueueView:
     def _totals_of(self, capacity: int) -> list[int]:
         totals = self._totals.get(capacity)
         if totals is None:
-            totals = list(accumulate(place.permits_of(capacity) for place in self.queue))
+            totals = list(accumulate(claim_node.permits_of(capacity) for claim_node in self.queue))
             self._totals[capacity] = totals
         return totals
 
@@ -78,9 +78,9 @@ class QueueView:
         found = self._in_the_way.get((permits, capacity))
         if found is None:
             nearest, found = -1, list[int]()
-            for index, place in enumerate(self.queue):
+            for index, claim_node in enumerate(self.queue):
                 found.append(nearest)
-                if place.permits_of(capacity) + permits > capacity:
+                if claim_node.permits_of(capacity) + permits > capacity:
                     nearest = index
             self._in_the_way[permits, capacity] = found
         return found
@@ -95,7 +95,7 @@ class QueueView:
             first = self._others[capacity] = next(strange, len(self.queue))
         return self.queue[first].capacity if first < place else None
 
-    def lingering(self, place: int) -> list[Place]:
+    def lingering(self, place: int) -> list[ClaimNode]:
         """Those ahead of this place that only keep it for the rest of a `min_hold`."""
         if self._lingering is None:
             self._lingering = [index for index, one in enumerate(self.queue) if one.lingering]
@@ -103,4 +103,8 @@ class QueueView:
 
     def without(self, nodes: Iterable[str]) -> QueueView:
         gone = set(nodes)
-        return QueueView([place for place in self.queue if place.node not in gone], self.version, self.number)
+        return QueueView(
+            [claim_node for claim_node in self.queue if claim_node.node not in gone],
+            self.version,
+            self.number,
+        )

@@ -8,7 +8,7 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.own_claims import OwnClaim, encode
-from interlock.backends.zookeeper.paths import Place, lingering_node, places
+from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes, lingering_node
 from interlock.backends.zookeeper.side import Side
 from interlock.store import IO_TIMEOUT
 
@@ -36,9 +36,9 @@ class Releases(Side):
         """Remove every node of a claim, whichever session made it; False if there was none."""
         folder = self._paths.folder(resource)
         stood = False
-        for place in places(await self._calls.children(folder, deadline)):
-            if place.id == id and not place.foreign:
-                stood |= await self._delete_place(folder, place, deadline)
+        for claim_node in claim_nodes(await self._calls.children(folder, deadline)):
+            if claim_node.id == id and not claim_node.foreign:
+                stood |= await self._delete_place(folder, claim_node, deadline)
         own = self._ledger.claims.get(id)
         if own is None or own.claim.resource == resource:
             self._ledger.forget(id)
@@ -75,16 +75,16 @@ class Releases(Side):
 
     async def _delete(self, own: OwnClaim, deadline: Deadline) -> bool:
         """Remove a claim's node, with its markers; False if it did not stand."""
-        place = Place(0, own.node, own.claim.id, own.permits, own.claim.capacity, own.markers)
-        stood = await self._delete_place(own.folder, place, deadline)
+        claim_node = ClaimNode(0, own.node, own.claim.id, own.permits, own.claim.capacity, own.markers)
+        stood = await self._delete_place(own.folder, claim_node, deadline)
         self._ledger.forget(own.claim.id)
         return stood
 
-    async def _delete_place(self, folder: str, place: Place, deadline: Deadline) -> bool:
-        if not place.markers:
-            answer = await self._calls.one(requests.delete(f"{folder}/{place.node}"), deadline)
+    async def _delete_place(self, folder: str, claim_node: ClaimNode, deadline: Deadline) -> bool:
+        if not claim_node.markers:
+            answer = await self._calls.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
             return False if answer.failed(NoNode) else bool(answer.get())
-        parts = [requests.delete(f"{folder}/{node}") for node in (place.node, *place.markers)]
+        parts = [requests.delete(f"{folder}/{node}") for node in (claim_node.node, *claim_node.markers)]
         results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
         if not any(isinstance(result, Exception) for result in results):
             return True

@@ -23,7 +23,7 @@ from interlock.backends.zookeeper.claims import Claims
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.link import Answer
 from interlock.backends.zookeeper.own_claims import FolderCrowd, OwnClaim
-from interlock.backends.zookeeper.paths import Place
+from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
@@ -132,18 +132,18 @@ class Waits(Claims):
         ahead = crowd.ahead_of(own.node)
         if ahead is None:
             return await self._list(own, crowd, bell, deadline)
-        places = [place for _, place in ahead]
-        if any(place.lingering and place.node not in own.lingering for place in places):
+        claim_nodes = [claim_node for _, claim_node in ahead]
+        if any(claim_node.lingering and claim_node.node not in own.lingering for claim_node in claim_nodes):
             return GONE  # asking again tells until when
-        near = places[-NEAREST:]
+        near = claim_nodes[-NEAREST:]
         gone = await self._read_by_path(own, bell, near, version, deadline)
         if gone is None:
             return await self._list(own, crowd, bell, deadline)
         if not self._stands(own, bell):
             return GONE
         crowd.left(gone)
-        standing = [place for place in near if place.node not in gone]
-        own.ahead = len(places) - len(gone)
+        standing = [claim_node for claim_node in near if claim_node.node not in gone]
+        own.ahead = len(claim_nodes) - len(gone)
         if not own.ahead:
             own.let_in(self._runtime.now())
             return self._grant(own, self._runtime.now())
@@ -152,14 +152,14 @@ class Waits(Claims):
         return WAITS if f"{own.folder}/{standing[-1].node}" in bell.armed else None
 
     async def _read_by_path(
-        self, own: OwnClaim, bell: Bell, near: Sequence[Place], version: int, deadline: Deadline
+        self, own: OwnClaim, bell: Bell, near: Sequence[ClaimNode], version: int, deadline: Deadline
     ) -> set[str] | None:
         """Which of these nodes have left. The last of them is watched from now on, and so are the claim
         itself and its folder.
 
         None if some claim has lingered since the queue was listed.
         """
-        paths = [own.folder, own.path, *(f"{own.folder}/{place.node}" for place in near)]
+        paths = [own.folder, own.path, *(f"{own.folder}/{claim_node.node}" for claim_node in near)]
         listening = bell.arm([*paths[:2], *paths[-1:]])
         others = paths[2:-1]
         reads = self._calls.reading([requests.get_data(path) for path in others])
@@ -177,7 +177,7 @@ class Waits(Claims):
             return await self._read_by_path(own, bell, near, version, deadline)
         left = {path for path, content in zip(others, read, strict=True) if content is None}
         left |= bell.deleted
-        return {place.node for place in near if f"{own.folder}/{place.node}" in left}
+        return {claim_node.node for claim_node in near if f"{own.folder}/{claim_node.node}" in left}
 
     async def _list(self, own: OwnClaim, crowd: FolderCrowd, bell: Bell, deadline: Deadline) -> str | None:
         """Begin to listen, and list the queue after that; None if the claim stands there, otherwise GONE."""
