@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -64,6 +64,39 @@ class Hopeful(Waiter):
             super().run()
 
 
+def assert_writes_wait_for_replicas(url: str, face: Face, deaf: Any) -> None:
+    """Each write is confirmed while the replicas hear of it, and told as uncertain while they do not."""
+
+    async def over(client: Any) -> None:
+        async def answer(value: Any) -> Any:
+            return await value if asyncio.iscoroutine(value) else value
+
+        register, event, latch = client.register("r"), client.event("e"), client.latch("l", 5)
+        guard, token = client.guard("g"), [10**9]
+
+        def accept() -> Any:
+            token[0] += 1
+            return guard.accept(token[0])
+
+        writes = [lambda: register.update(lambda old: (old or 0) + 1), accept, latch.count_down]
+        for write in (*writes, event.set):
+            await answer(write())
+        with deaf():
+            for write in (*writes, event.clear):
+                with pytest.raises(StoreUnavailable, match=r"replicas wanted .* may have been applied"):
+                    await answer(write())
+        await answer(client.close())
+
+    if face == "sync":
+        drive(over(interlock.connect(url)))
+    else:
+
+        async def main() -> None:
+            await over(aio.connect(url))
+
+        asyncio.run(main())
+
+
 class TestReplicas:
     @pytest.mark.parametrize("face", FACES)
     def test_a_lease_that_replicas_do_not_confirm_is_lost_within_one_ttl(
@@ -74,6 +107,29 @@ class TestReplicas:
         with Holder(url_of(guarded, replicas="majority"), "x", ttl, face) as holder:
             with guarded.deaf(), at_most(ttl, "it was renewed though no replica knows of it"):
                 assert holder.lost.wait(PATIENCE)
+
+    @pytest.mark.parametrize("face", ["sync", "async"])
+    def test_a_write_that_replicas_do_not_confirm_may_have_been_applied(
+        self, guarded: SentinelSet, face: Face
+    ) -> None:
+        """Of registers and whatever is made of them: told, as a failover may take it back."""
+        guarded.await_attached(2)
+        assert_writes_wait_for_replicas(url_of(guarded, replicas="majority"), face, guarded.deaf)
+
+    def test_a_write_that_is_repeated_waits_for_the_replicas_again(self, guarded: SentinelSet) -> None:
+        """By another connection, too, which has written nothing by itself."""
+        guarded.await_attached(2)
+        store = interlock.connect(url_of(guarded, replicas="majority"))._core.store
+        with guarded.deaf():
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="0 of the 1 replicas wanted confirmed"):
+                    drive(store.compare_and_set("r", 0, "1", "writer", PATIENCE))
+                drive(store._wait_transport._replace(store._wait_transport._now[0]))  # type: ignore[attr-defined]
+        guarded.await_attached(2)
+        written = drive(store.compare_and_set("r", 0, "1", "writer", PATIENCE))
+        assert written is not None
+        assert written.value == "1"
+        drive(store.close())
 
     def test_one_replica_of_two_is_a_majority(self, guarded: SentinelSet) -> None:
         ttl = stretched(0.6)
@@ -166,6 +222,30 @@ class TestSentinels:
             pass
         client.close()
 
+    def test_without_a_majority_nothing_is_written_to_a_register(self, guarded: SentinelSet) -> None:
+        client = interlock.connect(url_of(guarded), ttl=30)
+        register, guard = client.register("r"), client.guard("g")
+        written = register.update(lambda _: 1)
+        guard.accept(10**9)
+        with silent(guarded, 0, 2):
+
+            def refused() -> bool:
+                try:
+                    register.update(lambda old: old + 1)
+                except StoreUnavailable as error:
+                    return "no majority of the sentinels" in str(error) and "may have" not in str(error)
+                return False
+
+            until(refused)
+            for write in (lambda: guard.accept(10**9 + 1), client.event("e").set):
+                with pytest.raises(StoreUnavailable, match="no majority of the sentinels"):
+                    write()
+            before = register.read()
+            assert guard.highest() == 10**9
+        until(lambda: register.update(lambda old: old + 1).value == before.value + 1)
+        assert register.read().version > written.version
+        client.close()
+
     def test_without_a_majority_no_waiter_is_let_in(self, guarded: SentinelSet) -> None:
         ttl, url = stretched(1.0), url_of(guarded)
         holder, client = (interlock.connect(url, ttl=ttl) for _ in range(2))
@@ -234,6 +314,22 @@ class TestCluster:
                 at_most(ttl, "it was renewed though no replica knows of it"),
             ):
                 assert holder.lost.wait(PATIENCE)
+        until(cluster.with_source)
+        cluster.await_followed()
+
+    @pytest.mark.parametrize("face", ["sync", "async"])
+    def test_a_write_that_replicas_do_not_confirm_may_have_been_applied(self, face: Face) -> None:
+        cluster, prefix = clusters.steady(), f"{uuid4().hex}:"
+
+        @contextmanager
+        def deaf() -> Iterator[None]:
+            with ExitStack() as stack:
+                for replica, master in zip(cluster.replicas, cluster.masters, strict=True):
+                    stack.enter_context(cluster.deaf(replica, master))
+                yield
+
+        cluster.await_followed()
+        assert_writes_wait_for_replicas(cluster.url(prefix, replicas="majority"), face, deaf)
         until(cluster.with_source)
         cluster.await_followed()
 

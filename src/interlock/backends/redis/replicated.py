@@ -1,10 +1,13 @@
-"""A store whose grants and renewals count only once enough replicas have them (`replicas=`): WAIT, on the
+"""A store whose grants, renewals and writes of registers count only once enough replicas have them (`replicas=`): WAIT, on the
 connection of the write.
 
 If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks
 again under the same id, which waits for the replicas again, or gives up and takes its claim back. This
 promises that a failover to any replica that confirmed keeps the grant. It does not promise that Redis
 promotes such a replica.
+
+If too few confirm the write of a register, the caller is told that it may have been applied: it cannot be
+taken back, since others may have read it.
 
 If too few confirm a renewal, it counts as unanswered, and the lease ends by its own clock. Otherwise a holder
 that is cut off together with its master would hold on, while another is granted the lock by the replica that
@@ -22,8 +25,8 @@ from interlock.backends.redis.errors import reply_error, understood
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
-from interlock.backends.redis.wire.resp import ErrorReply, command
-from interlock.backends.redis.wire.scripts import Call
+from interlock.backends.redis.wire.resp import ErrorReply, bulk, command
+from interlock.backends.redis.wire.scripts import WRITE_CONFIRMED, Call
 from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.store import IO_TIMEOUT
@@ -94,7 +97,7 @@ def enough(wanted: Replicas, replicas: int) -> int:
 
 
 class ReplicatedStore(RedisStore):
-    """Claims and renewals that count only once enough replicas have them."""
+    """Claims, renewals and writes that count only once enough replicas have them."""
 
     _replicated = True
 
@@ -140,13 +143,15 @@ class ReplicatedStore(RedisStore):
         return reply
 
     async def _run_and_wait(
-        self, call: Call, body: bytes, timeout: float, wanted: int, patience: float
+        self, call: Call, body: bytes, timeout: float, wanted: int, patience: float, again: bool = True
     ) -> tuple[Any, int]:
         """Run a script, and return its reply and how many replicas have what it wrote."""
         wait = wait_command(wanted, patience)
-        reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2)
+        reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2, again)
         if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT":
-            reply, confirmed = await self._wait_transport.ask(call.with_source + body + wait, timeout, 2)
+            reply, confirmed = await self._wait_transport.ask(
+                call.with_source + body + wait, timeout, 2, again
+            )
         if failures := [answer for answer in (reply, confirmed) if isinstance(answer, ErrorReply)]:
             raise reply_error(self._place, failures[0])
         return reply, understood(self._place, int, confirmed)
@@ -162,6 +167,20 @@ class ReplicatedStore(RedisStore):
         reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, renewal_patience(timeout))
         answers = understood(self._place, self._renewed, batch, reply)
         return answers if confirmed >= wanted else unconfirmed(batch, answers, confirmed, wanted)
+
+    async def _write(self, name: str, body: bytes, timeout: float) -> Any:
+        until, body = self._runtime.now() + timeout, body + bulk(b"1")
+        wanted = await self._wanted(WRITE_CONFIRMED.by_hash + body, timeout, False)
+        timeout = max(0.001, until - self._runtime.now())
+        reply, confirmed = await self._run_and_wait(
+            WRITE_CONFIRMED, body, timeout, wanted, renewal_patience(timeout), again=False
+        )
+        if understood(self._place, packing.written, reply)[0] and confirmed < wanted:
+            raise StoreUnavailable(
+                f"{confirmed} of the {wanted} replicas wanted confirmed the change in time; see INFO replication "
+                f"on {self._place}"
+            )
+        return reply
 
     def after_fork(self) -> None:
         super().after_fork()

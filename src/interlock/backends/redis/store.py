@@ -389,12 +389,18 @@ class RedisStore(StoreDefaults):
             packing.millis(REMEMBERED),
         )
         body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
-        # Sent once: whoever repeats it must know that the first copy may have counted. See `Cell._write`.
-        reply = await self._run(WRITE, body, timeout, again=False)
+        reply = await self._write(name, body, timeout)
         written, told = understood(self._place, packing.written, reply)
         if not told:
             self._publish_right.denied()
         return Versioned(value, written) if written else None
+
+    async def _write(self, name: str, body: bytes, timeout: float) -> Any:
+        """The reply to the write of a register.
+
+        Sent once: whoever repeats it must know that the first copy may have counted. See `Cell._write`.
+        """
+        return await self._run(WRITE, body, timeout, again=False)
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         until, key, signal = self._runtime.now() + timeout, self._keys.register(name), self._runtime.signal()

@@ -1,21 +1,25 @@
-"""The store port over a master that sentinels watch: a grant or a renewal counts only while a majority of
-them names it.
+"""The store port over a master that sentinels watch: a grant or a renewal counts, and a register is written,
+only while a majority of them names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.redis.replicated import ReplicatedStore
+from interlock.backends.redis.sentinel.views import NEVER
 from interlock.backends.redis.store import RedisStore
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock.backends.redis.sentinel.discovery import Sentinels
+
+
+WRITES_AGREED_S = 5.0  # seconds for which an agreement of the sentinels counts for the write of a register
 
 
 class SentinelStore(RedisStore):
@@ -66,6 +70,20 @@ class SentinelStore(RedisStore):
             else answer
             for ask, answer in pairs
         ]
+
+    async def _write(self, name: str, body: bytes, timeout: float) -> Any:
+        """Write only to a master that the sentinels agree on: a grant can be taken back, but no write."""
+        agreement, pace = self._route.agreement, self._route.pace
+        if not agreement.fresh(WRITES_AGREED_S):
+            began, counts = self._runtime.now(), pace.counts(timeout)
+            if self._route.agreed == NEVER:  # nor is there a connection yet, which asks the sentinels
+                await self.read(name, timeout)
+            patience = timeout if counts else pace.within(timeout)
+            if not await agreement.confirmed(WRITES_AGREED_S, self._runtime, patience):
+                raise Unreached(self._route.disagreement)
+            if counts:
+                timeout = left_after(timeout, self._runtime.now() - began)
+        return await super()._write(name, body, timeout)
 
 
 class ReplicatedSentinelStore(SentinelStore, ReplicatedStore):
