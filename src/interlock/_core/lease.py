@@ -601,7 +601,11 @@ class Lease:
         except InterlockError:
             raise
         except BaseException:  # interrupted, by a time limit perhaps: other waiters must not pay for it
-            await self._give_back_anyway()
+            try:
+                await self._give_back_anyway()
+            finally:  # that may meet the same error, near the recursion limit for example
+                if not self._settled:
+                    client.keeper.hand_over(self)
             raise
         finally:
             client.releasing.pop(self, None)

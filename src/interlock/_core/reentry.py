@@ -155,6 +155,9 @@ class Reentrant:
             # One that is pinned stays exclusive: see `Lease._pin`.
             elif self.mode == "write" and not entry.writes and not entry.lease._pinned:
                 await entry.lease._shrink(1, timing.patience(left))
+        except RecursionError:  # it may strike below as well: whoever asks again must find the entry
+            entry.over = entry.away = False
+            raise
         finally:
             if last:
                 self._forget_if_over(entry, owner)
