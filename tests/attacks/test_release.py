@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +17,7 @@ from interlock.backends.memory import MemoryStore
 from interlock.errors import LeaseLost, StoreUnavailable
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most, stretched
-from tests.attacks.stage import Stage, eventually, raises, space
+from tests.attacks.stage import Stage, eventually, fresh, raises, space
 from tests.patience import PATIENCE
 
 
@@ -155,3 +156,31 @@ def test_a_store_that_does_not_say_why_does_not_hide_the_loss() -> None:
         stage.client.evict("x", reason="drill")
     assert (raised.value.cause, raised.value.reason) == ("refused", "")
     stage.client.close()
+
+
+@pytest.mark.parametrize("outage", [0.5, 1.5])
+def test_an_outage_at_the_release_does_not_prolong_min_hold(outage: float) -> None:
+    """It counts from the grant, however often the release is sent, and by whom."""
+    min_hold, ends = 60.0, list[float]()
+    with interlock.connect(fresh()) as client:
+        store = client._core.store
+        release, now = store.release, client._core.runtime.now
+
+        async def hang(resource: str, id: str, linger: float = 0.0, timeout: float = 5.0) -> bool:
+            ends.append(now() + linger)
+            if now() < began + outage:
+                time.sleep(0.2)
+                raise interlock.StoreUnavailable("it hangs")
+            return await release(resource, id, linger, timeout)
+
+        store.release = hang  # type: ignore[method-assign]
+        lease = client.lock("x", min_hold=min_hold).acquire()
+        assert lease
+        began = now()
+        with suppress(interlock.StoreUnavailable):
+            lease.release()
+        eventually(lambda: not client._core.keeper.pending(), PATIENCE)
+        assert len(ends) > 2
+        assert max(ends) < min(ends) + 0.1, ends
+        (left,) = client.inspect("x").standings
+        assert left.lapses_in < began + min_hold - now() + 0.1

@@ -255,8 +255,8 @@ ACQUIRING: list[Mutant] = [
         Code(
             REMOVAL,
             "release_later",
-            "client.keeper.release_later(PendingRelease(claim.resource, claim.id, linger, due=due, until=until))",
-            "PendingRelease(claim.resource, claim.id, linger, due=due, until=until)",
+            "client.keeper.release_later(PendingRelease(claim.resource, claim.id, free_from, due=due, until=until))",
+            "PendingRelease(claim.resource, claim.id, free_from, due=due, until=until)",
         ),
         tests=cancelled("pays_its_debt"),
     ),

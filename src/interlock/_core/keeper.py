@@ -484,7 +484,7 @@ class Keeper:
             if part not in silent:
                 patience = max(0.01, min(PENDING_TRY, left))
                 try:
-                    await self._store.release(pending.resource, pending.id, pending.linger, patience)
+                    await self._store.release(pending.resource, pending.id, pending.linger(now), patience)
                 # Also a store that became unfit: nothing may be in the way of the next.
                 except Exception as error:
                     silent[part] = str(error)
@@ -511,7 +511,8 @@ class Keeper:
             if part in silent:
                 continue
             try:
-                await self._store.release(last.resource, last.id, last.linger, LAST_TRY)
+                linger = last.linger(self._runtime.now())
+                await self._store.release(last.resource, last.id, linger, LAST_TRY)
             except Exception as error:
                 self._report(events.CleanupFailed(last.resource, str(error)))
                 silent.add(part)  # it is away, and nobody has the time to ask it for each

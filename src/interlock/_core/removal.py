@@ -46,7 +46,9 @@ async def remove(
     refused to make the claim; if it refuses this as well, because of a wrong password for example, then there
     is nothing to take back, and nobody is told that something was left. The claim is gone only when the
     store's *first* answer was that no such claim stands: after a lost reply that would be our own doing.
+    `linger` counts from now, and not from the try that is answered.
     """
+    free_from = client.runtime.now() + linger if linger else 0.0
     if linger and not client.store.traits.lingers:
         release_later(client, claim, 0.0, pause=linger)
         return DONE
@@ -55,6 +57,7 @@ async def remove(
             left = until - client.runtime.now()
             patience = IO_TIMEOUT if left >= IO_TIMEOUT else timing.patience(left)
             try:
+                linger = left_of(free_from, client.runtime.now())
                 stood = await client.store.release(claim.resource, claim.id, linger, patience)
                 return DONE if stood or tries else GONE
             except (StoreUnavailable, StoreUnfit) as error:
@@ -63,20 +66,27 @@ async def remove(
             if refused:
                 return GONE
             # A full disk, for example: that can be mended before the claim lapses.
-            release_later(client, claim, linger)
+            release_later(client, claim, left_of(free_from, client.runtime.now()))
             raise failure
         if client.runtime.now() >= until:
             break
         failure = None
-    release_later(client, claim, linger)
+    release_later(client, claim, left_of(free_from, client.runtime.now()))
     return PENDING
+
+
+def left_of(free_from: float, now: float) -> float:
+    """The seconds for which a claim must stand on; 0.0 if it need not."""
+    return max(0.0, free_from - now) if free_from else 0.0
 
 
 def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE) -> None:
     """Have the keeper release a claim in `pause` seconds, and again until the store has answered."""
-    due = client.runtime.now() + pause
+    now = client.runtime.now()
+    due = now + pause
+    free_from = now + linger if linger else 0.0
     until = FOR_EVER if client.sessions else due + claim.ttl  # by when the claim has lapsed by itself
-    client.keeper.release_later(PendingRelease(claim.resource, claim.id, linger, due=due, until=until))
+    client.keeper.release_later(PendingRelease(claim.resource, claim.id, free_from, due=due, until=until))
 
 
 class PendingRelease:
@@ -84,15 +94,21 @@ class PendingRelease:
     repeats it.
     """
 
-    __slots__ = ("due", "id", "linger", "resource", "tries", "until")
+    __slots__ = ("due", "free_from", "id", "resource", "tries", "until")
 
-    def __init__(self, resource: str, id: str, linger: float, *, due: float, until: float) -> None:
+    def __init__(self, resource: str, id: str, free_from: float, *, due: float, until: float) -> None:
         self.resource = resource
         self.id = id
-        self.linger = linger
+        self.free_from = (
+            free_from  # the claim must keep others out until then, for `min_hold`; 0.0: it need not
+        )
         self.due = due  # the next try
         self.until = until  # by then the claim has lapsed by itself
         self.tries = 0
+
+    def linger(self, now: float) -> float:
+        """The seconds for which the claim must stand on, as of this try: an outage does not prolong them."""
+        return left_of(self.free_from, now)
 
     def put_off(self, now: float) -> bool:
         """Plan the next try; False if the claim will have lapsed by then."""

@@ -64,7 +64,8 @@ def _give_back(client: Client, until: float) -> None:
     for claim in standing:
         drive(store.release(claim.resource, claim.id, 0.0, _left(until)))
     for pending in client.keeper.pending():
-        drive(store.release(pending.resource, pending.id, pending.linger, _left(until)))
+        linger = pending.linger(client.runtime.now())
+        drive(store.release(pending.resource, pending.id, linger, _left(until)))
 
 
 def call_at_rest(callback: Callable[[], object] | None) -> None:
