@@ -126,14 +126,23 @@ class WaitingForItself(Event):
 
 @record
 class Doubtful(Event):
-    """The store did not answer a renewal. The lease is still valid for `remaining` seconds."""
+    """The store did not answer a renewal, or could not do it: then `why` says why not.
+
+    The lease is still valid for `remaining` seconds.
+    """
 
     level: ClassVar[int] = WARNING
     resource: str
     token: int
     remaining: float
+    why: str = ""
 
     def __str__(self) -> str:
+        if self.why:
+            return (
+                f"{self.resource}: the lease with token {self.token} could not be renewed ({self.why}); "
+                f"it is lost in {duration(self.remaining)} unless that is mended"
+            )
         return (
             f"{self.resource}: the store did not answer a renewal of the lease with token {self.token}; "
             f"it is lost in {duration(self.remaining)} unless the store answers"

@@ -14,7 +14,7 @@ from interlock import aio, events
 from interlock._core.keeper import Keeper, Renewable
 from interlock._core.lease import SIGNED_AFTER
 from interlock.blocking import Lease
-from interlock.errors import StoreUnavailable
+from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import NoAnswer, Renewal, RenewAnswer
 from interlock.testing.lag import stretched
 from tests.attacks.stage import Stage, eventually, raises
@@ -305,4 +305,29 @@ def test_what_cannot_be_cleaned_up_costs_no_other_lease_and_keeps_no_other_claim
     assert poisoned.tries > 1
     stage.core.keeper._abandoned.clear()
     monkeypatch.undo()
+    stage.client.close()
+
+
+@pytest.mark.parametrize("expected", [True, False], ids=["documented", "unexpected"])
+def test_an_error_that_every_renewal_meets_is_told_once(
+    expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a folder that lost its rights, wrote a traceback at each try."""
+    stage, tries = Stage(), 0
+    failure: Exception = StoreUnfit("the disk is full") if expected else ZeroDivisionError("again")
+
+    async def fail(*_: object) -> list[RenewAnswer]:
+        nonlocal tries
+        tries += 1
+        raise failure
+
+    monkeypatch.setattr(stage.core.keeper._store, "renew", fail)
+    lease = stage.client.lock("x", ttl=stretched(1.5)).acquire()
+    assert lease
+    eventually(lambda: tries > 2 and stage.events)
+    doubts = [event for event in stage.events if isinstance(event, events.Doubtful)]
+    failures = [event for event in stage.events if isinstance(event, events.KeeperFailed)]
+    assert (len(doubts), len(failures)) == (1, 0 if expected else 1)
+    assert ("the disk is full" in str(doubts[0])) is expected
+    assert "\n" not in str(doubts[0])
     stage.client.close()

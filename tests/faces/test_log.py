@@ -53,6 +53,10 @@ SENTENCES: dict[events.Event, tuple[int, str]] = {
         logging.WARNING,
         "x: the store did not answer a renewal of the lease with token 17; it is lost in 6.7 s unless the store answers",
     ),
+    events.Doubtful("x", 17, 6.7, "/locks.db: the disk is full"): (
+        logging.WARNING,
+        "x: the lease with token 17 could not be renewed (/locks.db: the disk is full); it is lost in 6.7 s unless that is mended",
+    ),
     events.OwnerEnded("x", 17, "thread worker-7", 12.0): (
         logging.WARNING,
         "x: thread worker-7 has ended and had not released the lease with token 17; it is lost in 12 s unless a living thread or task calls lease.adopt()",

@@ -305,6 +305,6 @@ class Holding:
         left = max(0.0, lease.deadline - self.client.runtime.now())
         self.client.emit(events.OwnerEnded(self.resource, lease.token, str(lease._owner), left))
 
-    def doubtful(self, lease: Lease) -> None:
+    def doubtful(self, lease: Lease, why: str = "") -> None:
         left = lease.deadline - self.client.runtime.now()
-        self.client.emit(events.Doubtful(self.resource, lease.token, max(0.0, left)))
+        self.client.emit(events.Doubtful(self.resource, lease.token, max(0.0, left), why))

@@ -29,7 +29,7 @@ from typing import Protocol
 from interlock import events
 from interlock._core.removal import PendingRelease
 from interlock._core.runtime import Job, Mutex, Owner, Runtime, Signal
-from interlock.errors import StoreUnavailable
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.store import IO_TIMEOUT, Store
 
@@ -42,6 +42,7 @@ LAST_TRY = 0.5  # seconds for a claim that is still to be released when its clie
 PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
 LONGEST_TRIP = 0.5  # seconds that a renewal gets, if the store has needed them, however near a deadline is
 LAG = 0.5  # being this late, seconds, is worth a report
+FAILED_AGAIN = 60.0  # seconds until the same unexpected error is reported again
 LAG_AGAIN = 10.0  # seconds until it is reported again, unless it has doubled
 NEVER = float("inf")
 
@@ -74,7 +75,10 @@ class Renewable(Protocol):
 
     def _renewal(self, now: float) -> Renewal | None: ...
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None: ...
-    def _on_no_reply(self) -> None: ...
+    def _on_no_reply(self, why: str = "") -> None:
+        """`why` is given if the store did answer, but with an error: that it is full, for example."""
+        ...
+
     def _poll(self, now: float) -> None:
         """Conclude that it is lost if its deadline has passed."""
         ...
@@ -130,6 +134,7 @@ class Keeper:
         self._stopping = False
         self._trip = 0.0  # seconds that a renewal has lately taken
         self._waited_until = float("-inf")  # for the store, when it was last asked
+        self._failure_reported = (float("-inf"), "")  # when, and which
         self._lag_reported = (float("-inf"), 0.0)  # when, and how late it was
         self.doubted = float("-inf")  # when the store was last found to be another
         self._verified = float("-inf")  # and up to when everything was asked for since
@@ -251,7 +256,7 @@ class Keeper:
                 await self._nap()
                 await self._round()
             except Exception as error:  # a keeper that dies loses every lock of its client
-                self._report(events.KeeperFailed(repr(error), error))
+                self._report_failure(error)
                 await self._runtime.sleep(0.05)
         await self._settle()
 
@@ -364,6 +369,14 @@ class Keeper:
             self._lag_reported = now, late
             self._report(events.KeeperLagged(late))
 
+    def _report_failure(self, error: Exception) -> None:
+        """Tell of an error that nobody expected: the same one not at each try, for it may come for hours."""
+        when, before = self._failure_reported
+        now, said = self._runtime.now(), repr(error)
+        if now - when >= FAILED_AGAIN or said != before:
+            self._failure_reported = now, said
+            self._report(events.KeeperFailed(said, error))
+
     def _all_doubtful(self, now: float) -> list[Renewable]:
         """Everything is due: the server that took over may not know what the one before it knew."""
         with self._mutex:
@@ -401,10 +414,11 @@ class Keeper:
             answers = await self._store.renew([renewal for _, renewal in asking], patience)
         except Exception as error:
             self._trip = max(self._trip, self._runtime.now() - asked)  # it takes longer than that
+            known = isinstance(error, InterlockError)
             for kept, _ in asking:
-                kept._on_no_reply()
-            if not isinstance(error, StoreUnavailable):
-                self._report(events.KeeperFailed(repr(error), error))
+                kept._on_no_reply(str(error) if known and not isinstance(error, StoreUnavailable) else "")
+            if not known:
+                self._report_failure(error)
         else:
             self._trip += ((self._runtime.now() - asked) - self._trip) / 4
             for (kept, _), answer in zip(asking, answers, strict=True):

@@ -379,8 +379,8 @@ class Lease:
         else:
             self._refuse(answer)
 
-    def _on_no_reply(self) -> None:
-        self._move(LeaseEvent.NO_ANSWER)
+    def _on_no_reply(self, why: str = "") -> None:
+        self._move(LeaseEvent.NO_ANSWER, reason=why)
 
     def _poll(self, now: float) -> None:
         if now >= self._deadline:
@@ -482,7 +482,7 @@ class Lease:
             self._runtime.interrupt(self._body, self._wants_interrupt)
             self._holding.lost(self)
         elif after is DOUBTFUL:
-            self._holding.doubtful(self)
+            self._holding.doubtful(self, reason)
 
     # ---- asking for more, or for less ----------------------------------------------------
 

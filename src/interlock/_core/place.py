@@ -41,7 +41,7 @@ class QueuePlace:
         if isinstance(answer, Renewed):
             self.refreshed = asked
 
-    def _on_no_reply(self) -> None:
+    def _on_no_reply(self, why: str = "") -> None:
         """Nothing to do: the waiter asks for itself before its place can lapse twice."""
 
     def _poll(self, now: float) -> None:
