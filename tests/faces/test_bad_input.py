@@ -70,6 +70,16 @@ NAMED: dict[str, Callable[[Client, Any], Any]] = {
 BAD_NAMES = ["", "x" * 1025, "é" * 513, "a\x00b", "a\nb", "\x7f", "\x85", "\u2028", "\ud800", "a\udfffb"]
 
 
+def test_a_value_that_is_nested_too_deeply_is_refused(attempt: Any) -> None:
+    deep: list[Any] = []
+    for _ in range(200_000):
+        deep = [deep]
+    with pytest.raises(InvalidSetting, match="nested too deeply"):
+        attempt(lambda client: client.register("x").compare_and_set(0, deep))
+    while deep:  # or its end would be as deep
+        deep = deep[0]
+
+
 @pytest.mark.parametrize("kind", NAMED)
 def test_a_name_no_store_can_keep_is_refused_everywhere(attempt: Any, kind: str) -> None:
     def use(client: Client) -> None:

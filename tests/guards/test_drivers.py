@@ -1,21 +1,25 @@
-"""Drivers of PostgreSQL that name the code of an error in ways of their own, under SQLAlchemy."""
+"""Drivers that name the code of an error in ways of their own, or whose cursors and texts are of another kind."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
 import interlock
 from interlock import StaleToken, guards
 from interlock.errors import StoreUnfit
 from interlock.guards.sql.transaction import sqlstate
-from tests.guards.desks import PLACES
+from tests.guards.desks import PLACES, psycopg
 from tests.guards.transfers import lock_url
 
 AT_ONCE = 8
@@ -78,3 +82,59 @@ def test_codes_are_found_where_drivers_put_them() -> None:
     assert sqlstate(OfPsycopg2()) == "40001"
     assert sqlstate(Exception({"S": "ERROR", "C": "42P01"})) == "42P01"  # pg8000
     assert sqlstate(Exception("plain")) == ""
+
+
+ROW: dict[str, Any] = {"table": "account", "where": {"id": 1}}
+
+
+def all_forms(session: Any) -> None:
+    guards.sql.guard(session, "account:1", 33)
+    guards.sql.guard_row(session, "account:1", 33, **ROW)
+    left = guards.sql.mark(session, "account:1", 33, **ROW)
+    guards.sql.update_marked(session, left, {"balance": 5})
+    with pytest.raises(StaleToken):
+        guards.sql.guard(session, "account:1", 32)
+
+
+@pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 1}])
+@pytest.mark.parametrize("where", PLACES)
+def test_an_engine_that_asks_for_cursors_of_the_server_is_guarded(
+    where: str, option: dict[str, Any], tmp_path: Path
+) -> None:
+    engine = sqlalchemy.create_engine(PLACES[where](tmp_path).url, execution_options=option)
+    with Session(engine) as session:
+        all_forms(session)
+    engine.dispose()
+
+
+def test_an_async_engine_that_asks_for_cursors_of_the_server_is_guarded(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = create_async_engine(
+            PLACES["postgresql"](tmp_path).url, execution_options={"stream_results": True}
+        )
+        async with engine.connect() as connection:
+            await guards.sql.aguard(connection, "account:1", 33)
+            await guards.sql.aguard_row(connection, "account:1", 33, **ROW)
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+def test_a_connection_of_psycopg_with_raw_cursors_is_guarded(tmp_path: Path) -> None:
+    settings = PLACES["postgresql"](tmp_path).settings
+    with psycopg.connect(**settings, cursor_factory=psycopg.RawCursor) as connection:
+        all_forms(connection)
+
+    async def main() -> None:
+        made = await psycopg.AsyncConnection.connect(**settings, cursor_factory=psycopg.AsyncRawCursor)
+        async with made as connection:
+            await guards.sql.aguard(connection, "account:1", 33)
+            await guards.sql.aguard_row(connection, "account:1", 33, **ROW)
+
+    asyncio.run(main())
+
+
+def test_a_connection_of_sqlite3_whose_texts_are_bytes_is_guarded(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(**PLACES["sqlite"](tmp_path).settings)) as connection:
+        connection.text_factory = bytes
+        all_forms(connection)

@@ -51,7 +51,9 @@ class Cell:
             read = await self.client.store.read(self._key, timing.patience(left))
         try:
             return decoded(read), read.version
-        except (ValueError, TypeError, RecursionError) as error:
+        except RecursionError:
+            raise StoreUnfit(f"{self.name}: its value is nested too deeply to be read here") from None
+        except (ValueError, TypeError) as error:
             raise StoreUnfit(
                 f"{self.name}: what the store keeps under this name is not what interlock wrote ({error}); "
                 "see who else may write there, and remove it"
@@ -173,6 +175,8 @@ def encoded(value: Any, longest: int | None = None) -> str | None:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
         raise InvalidSetting(f"a register's value must be JSON: {error}") from None
+    except RecursionError:
+        raise InvalidSetting("a register's value is nested too deeply to be written as JSON") from None
     most = min(LONGEST_VALUE, longest or LONGEST_VALUE)
     if len(text) > most:
         raise InvalidSetting(f"a register's value has at most {most} characters of JSON, not {len(text)}")

@@ -111,13 +111,23 @@ class PsycopgTransaction:
             raise nested("call it in the outermost `with connection.transaction():`")
 
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
-        cursor = self._connection.cursor(row_factory=import_module("psycopg.rows").tuple_row)
+        cursor = self._cursor()
         try:
             await self._answered(lambda: cursor.execute(pyformat(sql), parameters))
             rows = await settled(cursor.fetchall()) if cursor.description else ()
             return Outcome(cursor.rowcount, tuple(rows))
         finally:
             await settled(cursor.close())
+
+    def _cursor(self) -> Any:
+        rows = import_module("psycopg.rows").tuple_row
+        if "Raw" not in self._connection.cursor_factory.__name__:
+            return self._connection.cursor(row_factory=rows)
+        # A raw cursor takes no parameters with names.
+        psycopg: Any = import_module("psycopg")
+        return (psycopg.AsyncCursor if self.asynchronous else psycopg.Cursor)(
+            self._connection, row_factory=rows
+        )
 
     async def _answered(self, run: Callable[[], Any]) -> None:
         """Run something, and wait for its answer also in pipeline mode, where a pipeline within the user's

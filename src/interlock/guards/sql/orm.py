@@ -75,7 +75,10 @@ class SQLAlchemyTransaction:
     async def execute(self, sql: str, parameters: Mapping[str, Any]) -> Outcome:
         connection = await self._connection()
         text = import_module("sqlalchemy").text
-        result = await settled(connection.execute(text(named(sql)), dict(parameters)))
+        # An engine may ask for cursors of the server, and by them PostgreSQL changes nothing.
+        options = {"stream_results": False, "yield_per": None}
+        asked = connection.execute(text(named(sql)), dict(parameters), execution_options=options)
+        result = await settled(asked)
         rows = tuple(tuple(row) for row in result) if result.returns_rows else ()
         return Outcome(result.rowcount, rows)
 
