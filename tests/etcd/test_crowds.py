@@ -14,9 +14,9 @@ import pytest
 import interlock
 from interlock import aio
 from interlock._core.drive import drive
+from interlock.backends.etcd.algorithm.queue_view import WHOLE
 from interlock.backends.etcd.algorithm.sessions import Session, Sessions
-from interlock.backends.etcd.algorithm.view import WHOLE
-from interlock.backends.etcd.algorithm.waits import _look_ahead
+from interlock.backends.etcd.algorithm.waits import _read_ahead
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, RangeAnswer, get
@@ -375,7 +375,7 @@ def test_a_member_that_has_not_seen_those_ahead_enter_does_not_count(url: str) -
         behind = _txn_answer(place.created - 1, kvs, len(claims) - 1)
         lagging = Lagging(line, behind)
         assert own.created == place.created
-        found = drive(_look_ahead(side, lagging, last, place, deadline), nested=True)  # type: ignore[arg-type]
+        found = drive(_read_ahead(side, lagging, last, place, deadline), nested=True)  # type: ignore[arg-type]
         assert found is True
         assert lagging.asked == 2
 

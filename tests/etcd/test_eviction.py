@@ -91,7 +91,7 @@ class Pause:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.armed, self.reached, self.go = threading.Event(), threading.Event(), threading.Event()
-        original = waits._look
+        original = waits._read_queue
 
         async def look(*arguments: object) -> object:
             if self.armed.is_set() and not self.reached.is_set() and arguments[2].id == self.id:  # type: ignore[attr-defined]
@@ -99,7 +99,7 @@ class Pause:
                 self.go.wait(PATIENCE)
             return await original(*arguments)  # type: ignore[arg-type]
 
-        patch.setattr(waits, "_look", look)
+        patch.setattr(waits, "_read_queue", look)
         self.id = ""
 
 

@@ -34,7 +34,7 @@ from interlock.backends.etcd.wire.http2 import (
 )
 from interlock.backends.etcd.wire.messages import Method
 from interlock.backends.etcd.wire.protobuf import MalformedMessage, decode, message
-from interlock.backends.etcd.wire.values import Entry, eviction, register_read
+from interlock.backends.etcd.wire.values import ClaimKey, eviction, register_read
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.errors import InterlockError, Unreached
 from interlock.testing.lag import at_most, stretched
@@ -141,7 +141,7 @@ def test_nothing_but_a_refusal_comes_out_of_what_a_server_sends() -> None:
 
 
 READERS: tuple[tuple[bytes, Callable[[bytes], object]], ...] = (
-    (RANGE_ANSWER, lambda data: [Entry(kv).token for kv in messages.RangeAnswer.of(data).kvs]),
+    (RANGE_ANSWER, lambda data: [ClaimKey(kv).token for kv in messages.RangeAnswer.of(data).kvs]),
     (RANGE_ANSWER, lambda data: messages.RangeAnswer.of(data).header.revision),
     (TXN_ANSWER, lambda data: messages.TxnAnswer(data).ranged(0).kvs),
     (TXN_ANSWER, lambda data: messages.TxnAnswer(data).deleted(1)),
@@ -163,7 +163,7 @@ READERS: tuple[tuple[bytes, Callable[[bytes], object]], ...] = (
 def standing(value: bytes) -> object:
     kv = messages.KeyValue(KEY_VALUE)
     kv.value = value
-    entry = Entry(kv)
+    entry = ClaimKey(kv)
     return entry.ttl, entry.token, entry.claim_id, entry.standing(3, True, 1.0)
 
 
@@ -205,7 +205,7 @@ def test_nothing_but_a_refusal_comes_out_of_an_answer(which: int) -> None:
 def test_a_value_of_another_program_that_looks_like_ours_is_a_strangers(value: bytes) -> None:
     kv = messages.KeyValue(KEY_VALUE)
     kv.value = value
-    assert Entry(kv).foreign
+    assert ClaimKey(kv).foreign
     standing(value)
 
 

@@ -23,7 +23,7 @@ from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import REVOKE, Method, RangeAnswer
 from interlock.backends.etcd.wire.protobuf import message
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.backends.kit import listing
 from interlock.blocking import Client, Lease
@@ -560,7 +560,7 @@ def test_the_end_of_an_earlier_claim_at_the_same_key_lets_nobody_in(wire: Wire, 
     claim = Claim("x", uuid4().hex, ttl=60)
     own = wire.side.sessions.enter(session, "x", claim.id)
     kv = messages.KeyValue(message((1, own.key), (2, 20), (3, 20), (5, b"{}"), (6, 1)))
-    place = Place(20, 1, (Watched(own.key), Watched(b"ahead")), 0.0, Entry(kv))
+    place = Place(20, 1, (Watched(own.key), Watched(b"ahead")), 0.0, ClaimKey(kv))
     stream = WatchStream()
     group = WatchGroup(lambda: None)
     stream.open(group, place.watched)

@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock._core import attempt
 from interlock._core.drive import drive
-from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.blocking import BlockingConnection
 from interlock.model import Busy, Claim, Granted
@@ -26,7 +26,7 @@ SOON = 20.0  # seconds; a waiter that hears nothing asks again after a minute
 def nobody_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter asks after a second, to name the holder, and after a minute. Most have waited for longer than a second."""
     monkeypatch.setattr(attempt, "LONG_WAIT", 0.0)
-    monkeypatch.setattr(view, "ASK_AGAIN", 3600.0)
+    monkeypatch.setattr(queue_view, "ASK_AGAIN", 3600.0)
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_greenlets_use_keys_again_and_wait_behind_each_other(url: str) -> None:
 from gevent import monkey
 monkey.patch_all()
 import gevent, interlock
-from interlock.backends.etcd.algorithm.view import WHOLE
+from interlock.backends.etcd.algorithm.queue_view import WHOLE
 with interlock.connect({url!r}, ttl=60) as client, interlock.connect({url!r}, ttl=60) as other:
     sessions = client._core.store._side.sessions
     def key(lease):

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.backends.etcd.algorithm import claims, releases, view
+from interlock.backends.etcd.algorithm import claims, queue_view, releases
 from interlock.backends.etcd.algorithm.key_names import KeyNames
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Session
 from interlock.backends.etcd.wire import values
@@ -51,9 +51,9 @@ def plain(
     folder, gone, (since, above) = keys.folder(claim.resource), keys.gone(claim.id), floor
     sound = [compare_create_revision(gone, 0), compare_mod_revision(keys.floor, since)]
     alone = [] if claim.queued else [nothing_in(*folder)]
-    enter, reads = put_op(put(mine, claim_value(claim, above), lease)), view.looks(claim, folder)
+    enter, reads = put_op(put(mine, claim_value(claim, above), lease)), queue_view.queue_reads(claim, folder)
     otherwise = [get_op(get(gone)), *reads, get_op(get(keys.floor)), get_op(get(mine))]
-    entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
+    entered = queue_view.reads_on_entering(claim.permits, claim.capacity, claim.queued, folder)
     inner = txn([*sound, compare_create_revision(mine, 0), *alone], [enter, *entered], otherwise)
     return txn([*sound, nothing_in(*folder)], [enter], [txn_op(inner)])
 

@@ -11,7 +11,7 @@ from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import TXN, Method, get
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.blocking import Client, Lease
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
@@ -69,10 +69,10 @@ class Wire:
         """What was sent before arrives, late or for the second time."""
         drive(self.side.transport.ask(TXN, body, PATIENCE), nested=True)
 
-    def standing(self, resource: str) -> list[Entry]:
+    def standing(self, resource: str) -> list[ClaimKey]:
         """The keys under a name."""
         request = get(*self.side.keys.folder(resource), order=messages.UPWARDS)
-        return [Entry(kv) for kv in drive(self.side.range(request, self.time()), nested=True).kvs]
+        return [ClaimKey(kv) for kv in drive(self.side.range(request, self.time()), nested=True).kvs]
 
     def key(self, resource: str) -> bytes:
         (entry,) = self.standing(resource)

@@ -123,8 +123,8 @@ MUTANTS: list[Mutant] = [
         "etcd: whatever stands at its key is the claim itself",
         "a claim takes what an earlier request left for its own, with a token that was used before",
         Code(
-            "backends/etcd/algorithm/view.py",
-            "View.own",
+            "backends/etcd/algorithm/queue_view.py",
+            "QueueView.own",
             "return found if found is not None and found.claim_id == id else None",
             "return found",
         ),
@@ -213,7 +213,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "etcd: a member counts that has not seen those ahead enter",
         "the first waiter of a crowd is let in beside the holder, by a member that lags behind",
-        Code(WAITS, "_look_ahead", "if answer.revision >= place.created:\n    ...", "if True:\n    ..."),
+        Code(WAITS, "_read_ahead", "if answer.revision >= place.created:\n    ...", "if True:\n    ..."),
         tests=crowds("has_not_seen"),
     ),
     mutant(
@@ -253,7 +253,7 @@ MUTANTS: list[Mutant] = [
         "etcd: a reader looks at the keys before those of readers alone",
         "a reader is let in beside another program's lock",
         Code(
-            "backends/etcd/algorithm/view.py",
+            "backends/etcd/algorithm/queue_view.py",
             "writers",
             "return [get_op(get(*part, serializable=serializable, max_create=max_create)) for part in ((first, readers), (behind, end))]",
             "return [get_op(get(*part, serializable=serializable, max_create=max_create)) for part in ((first, readers), (first, readers))]",

@@ -4,11 +4,11 @@
     then      put the key under the session's lease: it is granted
     else      compare   the claim was not evicted or taken back, its key does not exist;
                         unless it queues: nothing stands there
-              then      put the key under the session's lease, and look at the queue, unless it is long
-              else      look for the reason, and at the queue
+              then      put the key under the session's lease, and read the queue, unless it is long
+              else      read the reason, and the queue
 
 The revision at which the key is created is the place in the queue, and the token. A Txn with a put goes
-through raft, so the look in it is up to date and shows the claim itself. Repeating a claim after a lost
+through raft, so the read in it is up to date and shows the claim itself. Repeating a claim after a lost
 answer finds its own key.
 
 To sort a queue, the server reads all of it, on every member. A claim that has just entered is behind all
@@ -27,12 +27,12 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from interlock._support.record import record
-from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.algorithm.crowd import enter_crowd, still_in_crowd
 from interlock.backends.etcd.algorithm.keeping import COMMIT, session_for
+from interlock.backends.etcd.algorithm.queue_view import QueueView
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.algorithm.view import View
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
@@ -53,7 +53,7 @@ from interlock.backends.etcd.wire.messages import (
     txn_op,
 )
 from interlock.backends.etcd.wire.template import blank, cut
-from interlock.backends.etcd.wire.values import Entry, claim_value, encoded, eviction
+from interlock.backends.etcd.wire.values import ClaimKey, claim_value, encoded, eviction
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone
 
@@ -75,7 +75,9 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
     new, unanswered = side.sessions.own(asked_for.id) is None, asked_for.id in side.sessions.unanswered
     for attempt in range(TRIES):
         session = await session_for(side, asked_for.ttl, deadline)
-        held = side.sessions.enter(session, asked_for.resource, asked_for.id, reader=view.reader(asked_for))
+        held = side.sessions.enter(
+            session, asked_for.resource, asked_for.id, reader=queue_view.reader(asked_for)
+        )
         try:
             return await _claim(side, session, held, asked_for, deadline)
         except LeaseNotFound:
@@ -156,7 +158,7 @@ async def _enter(
         seen = _seen(claim, answer)
         if seen.unread:
             return enter_crowd(side, session, held, claim, answer.revision, seen.count - 1, asked)
-        # A long queue, and it may be a semaphore's: look at its front.
+        # A long queue, and it may be a semaphore's: read its front.
         if answer.succeeded and not seen.front:
             known = Place(answer.revision, seen.count - 1, (), asked)
             answer = None  # and ask again
@@ -177,15 +179,15 @@ async def _enter(
             if not seen.fits(claim):
                 side.sessions.leave(claim.id, again=True)  # it left no trace
                 return seen.busy(claim, seen.count)
-            # It fits as long as nobody enters after this look.
+            # It fits as long as nobody enters after this read.
             alone = none_since(*folder, answer.revision)
         answer = None
 
 
-def _seen(claim: Claim, answer: TxnAnswer) -> View:
-    if view.waits_for_writers(claim):
-        return View.of_reader(claim, answer)
-    return View.on_entering(claim, answer) if answer.succeeded else View.of(answer, 1)
+def _seen(claim: Claim, answer: TxnAnswer) -> QueueView:
+    if queue_view.waits_for_writers(claim):
+        return QueueView.of_reader(claim, answer)
+    return QueueView.on_entering(claim, answer) if answer.succeeded else QueueView.of(answer, 1)
 
 
 def _request(
@@ -201,13 +203,13 @@ def _request(
     folder = keys.folder(claim.resource)
     if not claim.queued:
         alone = alone or nothing_in(*folder)
-    if view.waits_for_writers(claim):
-        entered, reads = view.looks_of_reader(keys, claim.resource, held.key)
+    if queue_view.waits_for_writers(claim):
+        entered, reads = queue_view.reads_of_reader(keys, claim.resource, held.key)
     else:
-        entered = view.looks_on_entering(claim.permits, claim.capacity, claim.queued, folder)
-        reads = view.looks(claim, folder, created)
-    entry = Entering(keys, held.key, claim_value(claim, above), session.lease, keys.gone(claim.id), since)
-    return entry.txn(entered, reads, alone)
+        entered = queue_view.reads_on_entering(claim.permits, claim.capacity, claim.queued, folder)
+        reads = queue_view.queue_reads(claim, folder, created)
+    entering = Entering(keys, held.key, claim_value(claim, above), session.lease, keys.gone(claim.id), since)
+    return entering.txn(entered, reads, alone)
 
 
 @record
@@ -291,13 +293,13 @@ def _quick_parts(form: ClaimForm) -> list[bytes]:
     folder = form.keys.folder(form.resource)
     nothing = nothing_in(*folder)
     if form.queued and form.permits == 1 and form.capacity == EVERYTHING:
-        entered, reads = view.looks_of_reader(form.keys, form.resource, form.key)
+        entered, reads = queue_view.reads_of_reader(form.keys, form.resource, form.key)
     else:
-        reads = view.looks_for(form.permits, form.capacity, folder)
-        entered = view.looks_on_entering(form.permits, form.capacity, form.queued, folder)
-    entry = Entering(form.keys, form.key, value, form.lease, gone, form.floor_revision)
-    inner = entry.txn(entered, reads, None if form.queued else nothing)
-    return cut(txn([*entry.conditions(), nothing], [entry.put()], [txn_op(inner)]), gone, value)
+        reads = queue_view.queue_reads_for(form.permits, form.capacity, folder)
+        entered = queue_view.reads_on_entering(form.permits, form.capacity, form.queued, folder)
+    entering = Entering(form.keys, form.key, value, form.lease, gone, form.floor_revision)
+    inner = entering.txn(entered, reads, None if form.queued else nothing)
+    return cut(txn([*entering.conditions(), nothing], [entering.put()], [txn_op(inner)]), gone, value)
 
 
 def _gone(side: Side, claim: Claim, answer: TxnAnswer) -> Gone | None:
@@ -314,7 +316,7 @@ def _after_queue(claim: Claim) -> int:
     """The index of the first part of a refused answer after the tombstone and the reads of the queue: the
     floor is there, and what stands at the claim's key is the next.
     """
-    return 4 if view.waits_for_writers(claim) else 3
+    return 4 if queue_view.waits_for_writers(claim) else 3
 
 
 def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
@@ -333,22 +335,28 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
     return moved
 
 
-def _at_key(claim: Claim, answer: TxnAnswer) -> Entry | None:
+def _at_key(claim: Claim, answer: TxnAnswer) -> ClaimKey | None:
     """What stands at the key of a claim that has not entered."""
     kvs = answer.ranged(_after_queue(claim) + 1).kvs
-    return Entry(kvs[0]) if kvs else None
+    return ClaimKey(kvs[0]) if kvs else None
 
 
-def _if_of(claim: Claim, found: Entry | None) -> Entry | None:
+def _if_of(claim: Claim, found: ClaimKey | None) -> ClaimKey | None:
     return found if found is not None and found.claim_id == claim.id else None
 
 
 async def _make_way(
-    side: Side, held: OwnClaim, claim: Claim, found: Entry, seen: View, asked: float, deadline: CallTime
+    side: Side,
+    held: OwnClaim,
+    claim: Claim,
+    found: ClaimKey,
+    seen: QueueView,
+    asked: float,
+    deadline: CallTime,
 ) -> None:
     """Prepare the next try of a claim that has not entered because something stands at its key.
 
-    If it is the claim itself, it stands between the front and the end of what was read: the next look ends at
+    If it is the claim itself, it stands between the front and the end of what was read: the next read ends at
     it. Otherwise it is an earlier claim of this client: one that lingers, or one whose request arrived after
     it was given up. Nobody owns the latter.
     """
@@ -365,7 +373,7 @@ async def _make_way(
 
 
 async def _check_capacity(
-    side: Side, claim: Claim, seen: View, own: Entry | None, deadline: CallTime
+    side: Side, claim: Claim, seen: QueueView, own: ClaimKey | None, deadline: CallTime
 ) -> None:
     try:
         seen.check_capacity(claim)
@@ -382,8 +390,8 @@ async def _standing(
     session: Session,
     held: OwnClaim,
     claim: Claim,
-    seen: View,
-    own: Entry,
+    seen: QueueView,
+    own: ClaimKey,
     answer: TxnAnswer,
     asked: float,
     deadline: CallTime,
@@ -408,7 +416,7 @@ async def _standing(
         waited = sessions.places.pop(claim.id, None)
         # If it entered before this Txn, somebody may have come behind it, also if its caller has never heard
         # that it waits.
-        if waited is not None or (view.marks(claim) and not answer.succeeded):
+        if waited is not None or (queue_view.marks(claim) and not answer.succeeded):
             await _mark(side, claim, own, deadline)
         held.admitted = True
         return session.granted(own.token, claim.ttl, asked)
@@ -420,8 +428,8 @@ def _waits(
     session: Session,
     held: OwnClaim,
     claim: Claim,
-    seen: View,
-    own: Entry,
+    seen: QueueView,
+    own: ClaimKey,
     answer: TxnAnswer,
     asked: float,
 ) -> Busy:
@@ -432,15 +440,15 @@ def _waits(
     if place is None and before is not None and not answer.succeeded:
         ahead = min(before.ahead, ahead)
     since = asked if before is None else before.since
-    if place is None and claim.queued and view.exclusive(claim):
+    if place is None and claim.queued and queue_view.exclusive(claim):
         return enter_crowd(side, session, held, claim, own.created, ahead, since)
     watched = seen.watched(claim, own, side.keys.folder(claim.resource))
-    following = own if place == 1 and view.exclusive(claim) else None
+    following = own if place == 1 and queue_view.exclusive(claim) else None
     sessions.places[claim.id] = Place(own.created, ahead, watched, since, following)
     return seen.busy(claim, ahead)
 
 
-def mark(own: Entry) -> bytes:
+def mark(own: ClaimKey) -> bytes:
     """The Txn by which a claim that has waited says when it was admitted; for operators, and for those who
     watch it.
     """
@@ -451,9 +459,9 @@ def mark(own: Entry) -> bytes:
     )
 
 
-async def _mark(side: Side, claim: Claim, own: Entry, deadline: CallTime) -> None:
+async def _mark(side: Side, claim: Claim, own: ClaimKey, deadline: CallTime) -> None:
     if own.said is not None and "admitted" not in own.said:
-        if view.marks(claim):
+        if queue_view.marks(claim):
             side.sessions.let_in[claim.id] = own
         try:
             await side.txn(mark(own), deadline)
@@ -462,14 +470,14 @@ async def _mark(side: Side, claim: Claim, own: Entry, deadline: CallTime) -> Non
             pass  # a convenience, unless others wait for it: then it is repeated
 
 
-def post_mark(side: Side, connection: MemberConnection, claim: Claim, own: Entry) -> None:
+def post_mark(side: Side, connection: MemberConnection, claim: Claim, own: ClaimKey) -> None:
     """Say that a claim was let in, without waiting for the answer.
 
     If others may wait for that, it is repeated until it is answered.
     """
     if own.said is None:
         return
-    if not view.marks(claim):
+    if not queue_view.marks(claim):
         connection.post(messages.TXN, mark(own))
         return
     side.sessions.let_in[claim.id] = own

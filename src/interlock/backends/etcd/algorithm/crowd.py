@@ -7,17 +7,18 @@ the others.
 
 from __future__ import annotations
 
-from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import RANGE, RangeAnswer, get
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.model import Busy, Claim, Standing
 
-ROUSED = 10.0  # seconds after which a waiter behind another one of its client looks whether that is still so
+# Seconds after which a waiter behind another one of its client checks whether that is still so.
+ROUSED = 10.0
 
 
 def enter_crowd(
@@ -30,7 +31,7 @@ def enter_crowd(
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
     place = Place(created, ahead, (), since, crowd=True)
-    return Busy(place.ahead, view.ASK_AGAIN, side.sessions.join_crowd(held, claim.id, place))
+    return Busy(place.ahead, queue_view.ASK_AGAIN, side.sessions.join_crowd(held, claim.id, place))
 
 
 async def still_in_crowd(
@@ -42,12 +43,12 @@ async def still_in_crowd(
     Whether it is its turn, the wait that follows finds out.
     """
     answer = await side.call(RANGE, get(held.key), deadline, patient=True)
-    found = [Entry(kv) for kv in RangeAnswer.of(answer).kvs]
+    found = [ClaimKey(kv) for kv in RangeAnswer.of(answer).kvs]
     if not found or found[0].created != known.created or found[0].claim_id != claim.id:
         return None
     if side.sessions.of_lease(found[0].lease, side.runtime.now()) is not held.session:
         return None
-    return Busy(known.ahead, view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
+    return Busy(known.ahead, queue_view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
 
 
 async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTime) -> bool:
@@ -77,7 +78,7 @@ async def _ask_for_holder(side: Side, claim: Claim, deadline: CallTime) -> Stand
     try:
         request = get(*side.keys.folder(claim.resource), limit=1, order=messages.UPWARDS, serializable=True)
         for kv in (await side.range(request, deadline)).kvs:
-            first = Entry(kv)
+            first = ClaimKey(kv)
             holder = first.standing(claim.capacity, True, first.ttl)
         crowd.told(holder, now)
         return holder

@@ -27,7 +27,7 @@ from interlock.backends.etcd.wire.messages import (
     txn,
 )
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
-from interlock.backends.etcd.wire.values import Entry, evicted
+from interlock.backends.etcd.wire.values import ClaimKey, evicted
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import ForeignKey, StoreUnavailable, Unreached
 from interlock.model import NEVER, Queue, Standing
@@ -41,31 +41,35 @@ async def inspect(
 ) -> Queue:
     deadline = await side.begin(timeout)
     request = get(*side.keys.folder(resource), limit=limit or 0, order=UPWARDS)
-    entries = [Entry(kv) for kv in (await side.range(request, deadline)).kvs]
-    return await _queue(side, resource, entries, deadline, lapses)
+    claim_keys = [ClaimKey(kv) for kv in (await side.range(request, deadline)).kvs]
+    return await _queue(side, resource, claim_keys, deadline, lapses)
 
 
-async def _queue(side: Side, resource: str, entries: list[Entry], deadline: CallTime, lapses: bool) -> Queue:
-    if not entries:
+async def _queue(
+    side: Side, resource: str, claim_keys: list[ClaimKey], deadline: CallTime, lapses: bool
+) -> Queue:
+    if not claim_keys:
         return Queue(resource, 0, ())
-    capacity = _capacity(entries)
-    inside = admitted([entry.permits(capacity) for entry in entries], capacity)
+    capacity = _capacity(claim_keys)
+    inside = admitted([claim_key.permits(capacity) for claim_key in claim_keys], capacity)
     left: dict[int, float] = {0: NEVER}
-    for entry in entries:
-        if lapses and entry.lease not in left and len(left) <= ASKED:
-            request = messages.of_lease(entry.lease)
+    for claim_key in claim_keys:
+        if lapses and claim_key.lease not in left and len(left) <= ASKED:
+            request = messages.of_lease(claim_key.lease)
             answer = LeaseAnswer(await side.call(TIME_TO_LIVE, request, deadline))
-            left[entry.lease] = answer.ttl + 1.0  # it tells whole seconds, cut off: this is an upper bound
+            left[claim_key.lease] = (
+                answer.ttl + 1.0
+            )  # it tells whole seconds, cut off: this is an upper bound
     standings = [
-        entry.standing(capacity, place < inside, max(0.0, left.get(entry.lease, entry.ttl)))
-        for place, entry in enumerate(entries)
+        claim_key.standing(capacity, place < inside, max(0.0, left.get(claim_key.lease, claim_key.ttl)))
+        for place, claim_key in enumerate(claim_keys)
     ]
     return Queue(resource, capacity, tuple(standings))
 
 
-def _capacity(entries: list[Entry]) -> int:
+def _capacity(claim_keys: list[ClaimKey]) -> int:
     """The capacity that the first claim of ours has; 1 if only strangers stand there."""
-    return next((entry.capacity for entry in entries if entry.capacity is not None), 1)
+    return next((claim_key.capacity for claim_key in claim_keys if claim_key.capacity is not None), 1)
 
 
 async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) -> list[str]:
@@ -96,21 +100,21 @@ async def evict(
 ) -> list[Standing]:
     deadline = await side.begin(timeout)
     request = get(*side.keys.folder(resource), order=UPWARDS)
-    entries = [Entry(kv) for kv in (await side.range(request, deadline)).kvs]
-    queue = await _queue(side, resource, entries, deadline, False)
+    claim_keys = [ClaimKey(kv) for kv in (await side.range(request, deadline)).kvs]
+    queue = await _queue(side, resource, claim_keys, deadline, False)
     victims = [
-        (entry, standing)
-        for entry, standing in zip(entries, queue.standings, strict=True)
+        (claim_key, standing)
+        for claim_key, standing in zip(claim_keys, queue.standings, strict=True)
         if (standing.admitted if id is None else standing.id == id)
     ]
-    for entry, _ in victims:
-        if entry.foreign and not (foreign and (entry.lease or no_expiry)):
-            raise ForeignKey(resource, "string", expires=bool(entry.lease))
+    for claim_key, _ in victims:
+        if claim_key.foreign and not (foreign and (claim_key.lease or no_expiry)):
+            raise ForeignKey(resource, "string", expires=bool(claim_key.lease))
     removed: list[Standing] = []
     call = secrets.token_hex(8)
-    for number, (entry, standing) in enumerate(victims):
+    for number, (claim_key, standing) in enumerate(victims):
         try:
-            if await _evicted(side, entry, reason, f"{call}-{number}", side.within(timeout)):
+            if await _evicted(side, claim_key, reason, f"{call}-{number}", side.within(timeout)):
                 removed.append(standing)
         except Unreached as error:
             if not removed:
@@ -119,7 +123,7 @@ async def evict(
     return removed
 
 
-async def _evicted(side: Side, victim: Entry, reason: str, call: str, deadline: CallTime) -> bool:
+async def _evicted(side: Side, victim: ClaimKey, reason: str, call: str, deadline: CallTime) -> bool:
     """Remove one key, if it is still the one that was seen, and leave the reason for its owner.
 
     `call` is the id of this removal. It is left as well, so that a repetition after a lost answer is told
@@ -132,7 +136,7 @@ async def _evicted(side: Side, victim: Entry, reason: str, call: str, deadline: 
         return await _removed(side, victim, reason, call, deadline)
 
 
-async def _removed(side: Side, victim: Entry, reason: str, call: str, deadline: CallTime) -> bool:
+async def _removed(side: Side, victim: ClaimKey, reason: str, call: str, deadline: CallTime) -> bool:
     done = side.keys.eviction(call)
     lease = await litter_lease(side, deadline, 0.0 if victim.foreign else victim.ttl)
     then = [delete_op(victim.key), put_op(put(done, b"", lease))]

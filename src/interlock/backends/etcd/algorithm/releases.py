@@ -25,7 +25,7 @@ from interlock.backends.etcd.wire.messages import (
     txn,
 )
 from interlock.backends.etcd.wire.template import blank, cut
-from interlock.backends.etcd.wire.values import RELEASED, Entry, encoded
+from interlock.backends.etcd.wire.values import RELEASED, ClaimKey, encoded
 from interlock.errors import StoreUnfit
 
 
@@ -80,13 +80,13 @@ def _removal_parts(mine: bytes, gone_size: int) -> list[bytes]:
 async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:
     """Remove a claim of another client: a condition notifies its waiters so."""
     found = await side.range(get(*side.keys.folder(resource)), deadline)
-    for entry in (Entry(kv) for kv in found.kvs):
-        if entry.id == id:
+    for claim_key in (ClaimKey(kv) for kv in found.kvs):
+        if claim_key.id == id:
             compare = [
                 compare_create_revision(side.keys.gone(id), 0),
-                compare_create_revision(entry.key, entry.created),
+                compare_create_revision(claim_key.key, claim_key.created),
             ]
-            answer = await side.txn(txn(compare, [delete_op(entry.key)]), deadline, again=False)
+            answer = await side.txn(txn(compare, [delete_op(claim_key.key)]), deadline, again=False)
             return answer.succeeded
     return False
 
@@ -100,17 +100,17 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
     """
     folder, gone = side.keys.folder(resource), side.keys.gone(id)
     found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
-    entries = [Entry(kv) for kv in found.kvs]
-    place = next((place for place, entry in enumerate(entries) if entry.claim_id == id), None)
+    claim_keys = [ClaimKey(kv) for kv in found.kvs]
+    place = next((place for place, claim_key in enumerate(claim_keys) if claim_key.claim_id == id), None)
     if place is None:
         side.sessions.leave(id)
         return False
-    own = entries[place]
+    own = claim_keys[place]
     if own.said is None or own.said.get("lingering"):
         return False
-    queue = entries[: place + 1]
+    queue = claim_keys[: place + 1]
     capacity = own.capacity or 1
-    if sum(entry.permits(capacity) for entry in queue) > capacity:
+    if sum(claim_key.permits(capacity) for claim_key in queue) > capacity:
         return None
     ttl = max(1, math.ceil(linger))
     lease, _ = await grant_lease(side, ttl, deadline)
@@ -134,7 +134,7 @@ async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime)
     and compared.
     """
     for kv in (await side.range(get(key), deadline)).kvs:
-        found = Entry(kv)
+        found = ClaimKey(kv)
         own = side.sessions.own(found.claim_id)
         if found.lease == session.lease and (own is None or own.key != key):
             await side.txn(txn([compare_create_revision(key, found.created)], [delete_op(key)]), deadline)

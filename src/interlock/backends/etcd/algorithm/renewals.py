@@ -29,7 +29,7 @@ from interlock.backends.etcd.wire.messages import (
     put_op,
     txn,
 )
-from interlock.backends.etcd.wire.values import Entry, encoded, eviction
+from interlock.backends.etcd.wire.values import ClaimKey, encoded, eviction
 from interlock.backends.kit.listing import BULK, recent
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
@@ -106,7 +106,7 @@ async def _forget_if_removed(side: Side, session: Session, id: str, deadline: Ca
     own = side.sessions.own(id)
     if own is not None:
         found = await side.range(get(own.key), deadline)
-        if not any(Entry(kv).claim_id == id for kv in found.kvs):
+        if not any(ClaimKey(kv).claim_id == id for kv in found.kvs):
             side.sessions.leave_removed(id, session.listed)
 
 
@@ -139,7 +139,7 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
         kvs = (await side.range(get(key), deadline)).kvs
         if not kvs:
             return False
-        own = Entry(kvs[0])
+        own = ClaimKey(kvs[0])
         if own.said is None or own.claim_id != renewal.id or own.said.get("lingering"):
             return False
         said = dict(own.said)

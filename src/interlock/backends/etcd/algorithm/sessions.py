@@ -19,7 +19,7 @@ from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.etcd.algorithm.key_names import KeyName, KeyNames
 from interlock.backends.etcd.wire.keys import Keys
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.crowds import Crowd
 from interlock.backends.kit.runtime import WaitRuntime
@@ -106,7 +106,7 @@ class Session:
 class Place:
     """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch.
 
-    `next` is its own entry if it waits for one claim alone, and that one can only leave: then it is in once
+    `next` is its own key if it waits for one claim alone, and that one can only leave: then it is in once
     that has left. It waits in a `crowd` if it entered a long queue, of which it has not read who is ahead:
     then it has nothing to watch yet.
     """
@@ -119,7 +119,7 @@ class Place:
         ahead: int,
         watched: tuple[Watched, ...],
         since: float,
-        next: Entry | None = None,
+        next: ClaimKey | None = None,
         *,
         crowd: bool = False,
     ) -> None:
@@ -152,7 +152,7 @@ class Sessions:
         self._crowds: dict[str, Crowd[int, bytes]] = {}
         # Claims, by id, that were let in and have to say so to those behind them; until the server has
         # confirmed that they did.
-        self.let_in: dict[str, Entry] = {}
+        self.let_in: dict[str, ClaimKey] = {}
         self.watched: set[int] = set()  # leases of sessions whose end is watched for
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor

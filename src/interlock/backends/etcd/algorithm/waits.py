@@ -1,13 +1,13 @@
-"""How a claim waits: first watch, then look, then sleep; and look again after each change.
+"""Waits: a claim first watches, then reads, then sleeps; and reads again after each change.
 
-The look after a change is *serializable*: the member that told of the change answers it by itself, without
+The read after a change is *serializable*: the member that told of the change answers it by itself, without
 asking the leader. That is enough. It has applied the deletion that it told of, and whatever stood ahead of us
 was created before we were, so nothing can appear ahead of us later. Only our own key could have been deleted
 since, which this member may not know yet: by the end of our session, which our own clock knows in time, or by
 an operator, who cannot count on a holder's knowing at once on any store. (Attacked, with a member that is cut
-off between event and look: tests/etcd/test_eviction.py. The waiter is let in, and told like an evicted
-holder.) If only one claim was ahead of us, no look is needed: the event that tells of its end says as much. A
-member that does not have our own key yet, because we came from another one, has not caught up: then the look
+off between event and read: tests/etcd/test_eviction.py. The waiter is let in, and told like an evicted
+holder.) If only one claim was ahead of us, no read is needed: the event that tells of its end says as much. A
+member that does not have our own key yet, because we came from another one, has not caught up: then the read
 is linearizable.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from interlock.backends.etcd.algorithm import view
+from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.algorithm.claims import post_mark
 from interlock.backends.etcd.algorithm.crowd import first_of_ours
 from interlock.backends.etcd.algorithm.sessions import Place
@@ -34,7 +34,7 @@ from interlock.backends.etcd.wire.messages import (
     get_op,
     txn,
 )
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
@@ -57,7 +57,7 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
         while not deadline.passed():
             connection = await side.connection(max(0.001, deadline.left()))
             if not place.watched:
-                done = await _look(side, connection, claim, place, deadline)
+                done = await _read_queue(side, connection, claim, place, deadline)
                 if done is not True:
                     return done or None
             group = await connection.open_watches(
@@ -66,7 +66,7 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
             try:
                 watched = place.watched
                 while True:
-                    done = await _look(side, connection, claim, place, deadline)
+                    done = await _read_queue(side, connection, claim, place, deadline)
                     if done is not True:
                         return done or None
                     if place.watched != watched:
@@ -104,7 +104,7 @@ def _told(
 
 
 def _granted(
-    side: Side, connection: MemberConnection, claim: Claim, place: Place, own: Entry
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, own: ClaimKey
 ) -> Granted | None:
     """The grant of a claim whose turn it is; None if its session has lapsed on our clock."""
     now = side.runtime.now()
@@ -114,23 +114,23 @@ def _granted(
     side.sessions.places.pop(claim.id, None)
     if (known := side.sessions.own(claim.id)) is not None:
         known.admitted = True
-    if view.marks(claim) or now - place.since > LONG:
+    if queue_view.marks(claim) or now - place.since > LONG:
         post_mark(side, connection, claim, own)  # others may wait for this; we do not
     return session.granted(own.token, claim.ttl, now)
 
 
-async def _look(
+async def _read_queue(
     side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
-    if place.crowd and (done := await _look_ahead(side, connection, claim, place, deadline)) is not None:
+    if place.crowd and (done := await _read_ahead(side, connection, claim, place, deadline)) is not None:
         return done
-    if view.waits_for_writers(claim):
-        return await _look_at_writers(side, connection, claim, place, deadline)
+    if queue_view.waits_for_writers(claim):
+        return await _read_writers(side, connection, claim, place, deadline)
     folder, mine = side.keys.folder(claim.resource), side.key_of(claim.resource, claim.id)
     found: RangeAnswer | None = None
     for serializable in (True, False):
-        alone = view.exclusive(claim)
+        alone = queue_view.exclusive(claim)
         request = get(
             *folder,
             limit=3 if alone else 0,
@@ -144,23 +144,25 @@ async def _look(
         if found.header.revision >= place.created:
             break
     assert found is not None
-    queue = [Entry(kv) for kv in found.kvs]
-    if view.exclusive(claim):
+    queue = [ClaimKey(kv) for kv in found.kvs]
+    if queue_view.exclusive(claim):
         queue.reverse()
     if not queue or queue[-1].key != mine or queue[-1].created != place.created:
         return False  # we ourselves are gone
     own = queue[-1]
-    if len(queue) > 1 if view.exclusive(claim) else not view.is_in(claim, queue):
-        if view.exclusive(claim):
-            place.watched = tuple(Watched(entry.key, only_deletions=True) for entry in reversed(queue[-2:]))
+    if len(queue) > 1 if queue_view.exclusive(claim) else not queue_view.is_in(claim, queue):
+        if queue_view.exclusive(claim):
+            place.watched = tuple(
+                Watched(claim_key.key, only_deletions=True) for claim_key in reversed(queue[-2:])
+            )
             place.next = own if len(queue) == 2 else None
         else:
-            place.watched = view.watched_in(claim, queue, folder)
+            place.watched = queue_view.watched_in(claim, queue, folder)
         return True
     return _granted(side, connection, claim, place, own) or False
 
 
-async def _look_ahead(
+async def _read_ahead(
     side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool | None:
     """Look whether those ahead still stand, each by its key; None if they are not known, because it stands
@@ -194,7 +196,7 @@ async def _look_ahead(
         if answer.revision >= place.created:
             break  # it has seen us enter, and so all who came before
     assert answer is not None
-    own = [Entry(kv) for kv in answer.ranged(0).kvs]
+    own = [ClaimKey(kv) for kv in answer.ranged(0).kvs]
     if not own or own[0].created != place.created:
         return False  # we ourselves are gone
     found_at = [[kv.created for kv in answer.ranged(n + 1).kvs] for n in range(len(ahead))]
@@ -208,27 +210,29 @@ async def _look_ahead(
     return True
 
 
-async def _look_at_writers(
+async def _read_writers(
     side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
 ) -> Granted | bool:
-    """The look of a reader: at itself, and at all ahead but the other readers."""
+    """Read the queue for a reader: itself, and all ahead but the other readers."""
     mine = side.key_of(claim.resource, claim.id)
     answer: TxnAnswer | None = None
     for serializable in (True, False):
-        ahead = view.writers(side.keys, claim.resource, serializable=serializable, max_create=place.created)
+        ahead = queue_view.writers(
+            side.keys, claim.resource, serializable=serializable, max_create=place.created
+        )
         request = txn([], [get_op(get(mine, serializable=serializable)), *ahead])
         answer = TxnAnswer(await connection.call(TXN, request, max(connection.least, deadline.for_request())))
         if answer.revision >= place.created:
             break
     assert answer is not None
-    own, *others = ([Entry(kv) for kv in answer.ranged(n).kvs] for n in range(3))
+    own, *others = ([ClaimKey(kv) for kv in answer.ranged(n).kvs] for n in range(3))
     if not own or own[0].created != place.created:
         return False  # we ourselves are gone
-    queue = [entry for part in others for entry in part if entry.created < place.created]
-    queue.sort(key=lambda entry: entry.created)
-    if view.is_in(claim, [*queue, own[0]]):
+    queue = [claim_key for part in others for claim_key in part if claim_key.created < place.created]
+    queue.sort(key=lambda claim_key: claim_key.created)
+    if queue_view.is_in(claim, [*queue, own[0]]):
         return _granted(side, connection, claim, place, own[0]) or False
-    place.watched = view.watched_in(claim, [*queue, own[0]], side.keys.folder(claim.resource))
+    place.watched = queue_view.watched_in(claim, [*queue, own[0]], side.keys.folder(claim.resource))
     return True
 
 
@@ -238,7 +242,7 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
 
     async def stands(connection: MemberConnection, deadline: CallTime) -> bool:
         answer = await connection.call(RANGE, get(mine), max(connection.least, deadline.for_request()))
-        return any(Entry(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
+        return any(ClaimKey(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
 
     await sleep_while(side, [Watched(mine, only_deletions=True)], stands, timeout)
 

@@ -77,7 +77,7 @@ def _sound(said: dict[str, Any]) -> bool:
     return all(type(one) in (int, float) and math.isfinite(one) for one in times)
 
 
-class Entry:
+class ClaimKey:
     """One key in the queue of a resource."""
 
     __slots__ = ("capacity", "created", "key", "lease", "modified", "said")

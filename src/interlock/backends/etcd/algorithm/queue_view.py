@@ -1,7 +1,7 @@
-"""A queue as one look shows it: its front and its end. Pure.
+"""A queue as one read shows it: its front and its end. Pure.
 
 A queue can be long. Whether a claim is admitted depends on those ahead of it, and on no more of them than the
-capacity has permits, since each takes at least one. So a look reads that many from the front, and the last
+capacity has permits, since each takes at least one. So a read has that many from the front, and the last
 two.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from interlock._core.admission import admitted, to_watch
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import DOWNWARDS, UPWARDS, RangeAnswer, TxnAnswer, get, get_op
-from interlock.backends.etcd.wire.values import Entry
+from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim
@@ -44,7 +44,7 @@ def reader(claim: Claim) -> bool:
 
 def waits_for_writers(claim: Claim) -> bool:
     """Whether it is a reader in a queue: it need not read the other readers. (Who tries once must enter in
-    one step with its look.)
+    one step with its read.)
     """
     return claim.queued and reader(claim)
 
@@ -62,7 +62,7 @@ def writers(keys: Keys, resource: str, *, serializable: bool = False, max_create
 
 
 @lru_cache(maxsize=1024)
-def looks_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes], list[bytes]]:
+def reads_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes], list[bytes]]:
     """The reads of a reader that has just entered, and of one that has not: writers, a few readers; and
     itself.
     """
@@ -70,13 +70,15 @@ def looks_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes]
     return [*reads, get_op(get(keys.floor)), get_op(get(mine))], reads
 
 
-def looks(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
+def queue_reads(claim: Claim, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
     """The reads of a Txn that make a view; with `created`, its end is at the claim of that revision."""
-    return looks_for(claim.permits, claim.capacity, folder, created)
+    return queue_reads_for(claim.permits, claim.capacity, folder, created)
 
 
 @lru_cache(maxsize=1024)
-def looks_for(permits: int, capacity: int, folder: tuple[bytes, bytes], created: int = 0) -> list[bytes]:
+def queue_reads_for(
+    permits: int, capacity: int, folder: tuple[bytes, bytes], created: int = 0
+) -> list[bytes]:
     """The same for a claim of so many permits."""
     limit = FRONT if permits >= capacity else 0 if capacity > MANY else capacity + 2
     return [
@@ -85,7 +87,7 @@ def looks_for(permits: int, capacity: int, folder: tuple[bytes, bytes], created:
     ]
 
 
-def looks_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[bytes, bytes]) -> list[bytes]:
+def reads_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[bytes, bytes]) -> list[bytes]:
     """The reads of a claim that has just entered.
 
     If it shares with nobody, a short queue says everything, and a long one that it must wait. To sort a
@@ -93,51 +95,51 @@ def looks_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[b
     """
     if queued and permits >= capacity:
         return [get_op(get(*folder, limit=WHOLE))]
-    return looks_for(permits, capacity, folder)
+    return queue_reads_for(permits, capacity, folder)
 
 
-class View:
+class QueueView:
     """The front of a queue, its last two claims, and how many there are."""
 
-    def __init__(self, front: list[Entry], tail: list[Entry], count: int) -> None:
+    def __init__(self, front: list[ClaimKey], tail: list[ClaimKey], count: int) -> None:
         self.front = front
         self.tail = tail
         self.count = count
 
     @classmethod
-    def of(cls, answer: TxnAnswer, first: int) -> View:
+    def of(cls, answer: TxnAnswer, first: int) -> QueueView:
         front = answer.ranged(first)
         tail = answer.ranged(first + 1)
-        return cls(_entries(front), _entries(tail), front.count)
+        return cls(_claim_keys(front), _claim_keys(tail), front.count)
 
     @classmethod
-    def on_entering(cls, claim: Claim, answer: TxnAnswer) -> View:
+    def on_entering(cls, claim: Claim, answer: TxnAnswer) -> QueueView:
         """What a claim sees that has just entered: of a long queue perhaps nothing but its length, see
-        `looks_on_entering`.
+        `reads_on_entering`.
         """
         if not (claim.queued and exclusive(claim)):
             return cls.of(answer, 1)
         found = answer.ranged(1)
-        queue = sorted(_entries(found), key=_age)
+        queue = sorted(_claim_keys(found), key=_age)
         if found.count == len(queue):
             return cls(queue, queue[:-3:-1], found.count)
-        if any(entry.capacity not in (None, claim.capacity) for entry in queue):
-            return cls([], queue, found.count)  # whether that is a mismatch, a look at the front tells
+        if any(claim_key.capacity not in (None, claim.capacity) for claim_key in queue):
+            return cls([], queue, found.count)  # whether that is a mismatch, a read of the front tells
         return cls([], [], found.count)
 
     @classmethod
-    def of_reader(cls, claim: Claim, answer: TxnAnswer) -> View:
+    def of_reader(cls, claim: Claim, answer: TxnAnswer) -> QueueView:
         """What a reader sees: everything if the queue is short, otherwise those ahead that it may have to
         wait for, and itself.
         """
         *others, readers, _, mine = (answer.ranged(place) for place in range(1, 6))
-        found = [entry for part in others for entry in _entries(part)]
+        found = [claim_key for part in others for claim_key in _claim_keys(part)]
         count = sum(part.count for part in others) + readers.count
         if readers.count == len(readers.kvs):
-            queue = sorted([*found, *_entries(readers)], key=_age)
+            queue = sorted([*found, *_claim_keys(readers)], key=_age)
             return cls(queue, queue[:-3:-1], count)
-        own = [entry for entry in _entries(mine) if entry.claim_id == claim.id]
-        ahead = [entry for entry in found if not own or entry.created < own[0].created]
+        own = [claim_key for claim_key in _claim_keys(mine) if claim_key.claim_id == claim.id]
+        ahead = [claim_key for claim_key in found if not own or claim_key.created < own[0].created]
         return cls(sorted([*ahead, *own], key=_age), [], count)
 
     @property
@@ -145,14 +147,14 @@ class View:
         """Whether it tells nothing but the length of a long queue."""
         return not self.front and not self.tail and self.count > 0
 
-    def own(self, key: bytes, id: str) -> Entry | None:
-        """The entry of this claim. Another claim may stand at its key."""
-        found = next((entry for entry in (*self.front, *self.tail) if entry.key == key), None)
+    def own(self, key: bytes, id: str) -> ClaimKey | None:
+        """The key of this claim. Another claim may stand at its key."""
+        found = next((claim_key for claim_key in (*self.front, *self.tail) if claim_key.key == key), None)
         return found if found is not None and found.claim_id == id else None
 
     def place(self, key: bytes) -> int | None:
         """Its place from the front; None if it stands behind what was read, or nowhere."""
-        return next((place for place, entry in enumerate(self.front) if entry.key == key), None)
+        return next((place for place, claim_key in enumerate(self.front) if claim_key.key == key), None)
 
     @property
     def whole(self) -> bool:
@@ -160,7 +162,7 @@ class View:
 
     def check_capacity(self, claim: Claim) -> None:
         """Raise if the first claim of ours in the queue has another capacity; a stranger has no say."""
-        first = next((entry for entry in self.front if not entry.foreign), None)
+        first = next((claim_key for claim_key in self.front if not claim_key.foreign), None)
         if first is not None and first.capacity is not None and first.capacity != claim.capacity:
             raise SettingsMismatch(claim.resource, claim.capacity, first.capacity)
 
@@ -169,7 +171,7 @@ class View:
         if place is None and not self.whole:
             return False
         ahead = self.front[:place]
-        return sum(entry.permits(claim.capacity) for entry in ahead) + claim.permits <= claim.capacity
+        return sum(claim_key.permits(claim.capacity) for claim_key in ahead) + claim.permits <= claim.capacity
 
     def busy(self, claim: Claim, ahead: int) -> Busy:
         holder = self.front[0] if self.front else None
@@ -177,11 +179,11 @@ class View:
             return Busy(ahead, 1.0)
         return Busy(ahead, ASK_AGAIN, holder.standing(claim.capacity, True, holder.ttl))
 
-    def watched(self, claim: Claim, own: Entry, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
+    def watched(self, claim: Claim, own: ClaimKey, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
         """What a waiter must watch: its own key, and what must change first."""
         place = self.place(own.key)
         if exclusive(claim) or place is None:
-            ahead = next((entry for entry in self.tail if entry.created < own.created), None)
+            ahead = next((claim_key for claim_key in self.tail if claim_key.created < own.created), None)
             # Who shares with nobody waits for everybody ahead to leave; that one of them says it was admitted
             # changes nothing.
             return (
@@ -191,18 +193,18 @@ class View:
         return watched_in(claim, self.front[: place + 1], folder)
 
 
-def watched_in(claim: Claim, queue: list[Entry], folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
+def watched_in(claim: Claim, queue: list[ClaimKey], folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
     """What the last of a queue must watch, of which everything is known."""
-    permits = [entry.permits(claim.capacity) for entry in queue]
+    permits = [claim_key.permits(claim.capacity) for claim_key in queue]
     places = to_watch(permits, len(queue) - 1, claim.capacity)
     if len(places) > 1:  # the first waiter, who watches every holder: one watch of all claims does that
         return (Watched(*folder),)
     return (_own(queue[-1]), *(Watched(queue[place].key) for place in places))
 
 
-def is_in(claim: Claim, queue: list[Entry]) -> bool:
+def is_in(claim: Claim, queue: list[ClaimKey]) -> bool:
     """Whether the last of a queue is admitted."""
-    return admitted([entry.permits(claim.capacity) for entry in queue], claim.capacity) == len(queue)
+    return admitted([claim_key.permits(claim.capacity) for claim_key in queue], claim.capacity) == len(queue)
 
 
 def marks(claim: Claim) -> bool:
@@ -212,13 +214,13 @@ def marks(claim: Claim) -> bool:
     return not exclusive(claim) and claim.capacity < EVERYTHING
 
 
-def _age(entry: Entry) -> int:
-    return entry.created
+def _age(claim_key: ClaimKey) -> int:
+    return claim_key.created
 
 
-def _own(own: Entry) -> Watched:
+def _own(own: ClaimKey) -> Watched:
     return Watched(own.key, only_deletions=True)
 
 
-def _entries(found: RangeAnswer) -> list[Entry]:
-    return [Entry(kv) for kv in found.kvs]
+def _claim_keys(found: RangeAnswer) -> list[ClaimKey]:
+    return [ClaimKey(kv) for kv in found.kvs]
