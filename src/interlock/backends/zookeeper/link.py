@@ -391,7 +391,7 @@ class Link:
             self._connected = False
             for doubt in self.on_doubt:
                 doubt()
-        elif state == states.KazooState.SLOT_LOST_S:
+        elif state == states.KazooState.LOST:
             with self.mutex:
                 self._connected = False
                 lost, self.session = self.session, None
