@@ -59,7 +59,8 @@ def taken(client: interlock.Client, kind: str, name: str) -> Callable[[], object
     }
     lock = made[kind]()
     lease = lock.acquire()
-    return lease.release if kind == "lease" else lock.release
+    release: Callable[[], object] = lease.release if kind == "lease" else lock.release
+    return release
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")  # the limit strikes before some of them are begun
