@@ -116,7 +116,7 @@ def settled(url: URLOrClient | None) -> str | list[str] | None:
     from urllib.parse import quote
 
     query = split(url).query
-    return f"sqlite:///{quote(path)}" + (f"?{query}" if query else "")
+    return f"sqlite:///{quote(path, errors='surrogateescape')}" + (f"?{query}" if query else "")
 
 
 def _without_connect_timeout(query: str) -> tuple[str, float | None]:
@@ -355,11 +355,11 @@ def file_of(url: str) -> str | None:
     """Return the absolute path of the lock file that a URL of SQLite names; None for any other store."""
     if not url.lower().startswith("sqlite:"):
         return None
-    from interlock.backends.sql.sqlite.file.location import default_path
+    from interlock.backends.sql.sqlite.file.location import absolute, default_path
 
     parts = split(url)
     path, _ = _sqlite_file(parts._replace(query=_without_connect_timeout(parts.query)[0]))
-    return os.path.abspath(path or default_path())
+    return absolute(path or default_path())
 
 
 def _named_client(client: Any) -> str:
@@ -430,7 +430,7 @@ def _sqlite_file(parts: SplitResult) -> tuple[str | None, bool]:
     allow = options.pop("allow_network_filesystem", "0")
     if options or allow not in ("0", "1"):
         raise InvalidURL("sqlite:// knows one option: ?allow_network_filesystem=1")
-    return unquote(parts.path[1:]) or None, allow == "1"
+    return unquote(parts.path[1:], errors="surrogateescape") or None, allow == "1"
 
 
 def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:

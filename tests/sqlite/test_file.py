@@ -300,3 +300,27 @@ def test_a_write_that_a_busy_file_refused_is_known_not_to_have_been_applied(path
             other.execute("rollback")
         assert "may have been applied" not in str(failed.value)
         assert not event.is_set()
+
+
+def test_a_path_that_is_not_utf_8_names_a_file(tmp_path: Path) -> None:
+    with interlock.connect(f"sqlite:///{tmp_path}/caf\udce9.db") as client, client.lock("x"):
+        assert (tmp_path / "caf\udce9.db").exists()
+
+
+def test_a_relative_path_in_a_removed_directory_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(interlock.StoreUnfit, match="cannot be found, because the working directory"):
+        interlock.connect("sqlite:///rel.db").lock("x").acquire()
+
+
+def test_an_empty_home_counts_as_a_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    missing = location.default_path()
+    monkeypatch.setenv("HOME", "")
+    assert location.default_path() == missing

@@ -33,11 +33,11 @@ def default_path() -> str:
     if sys.platform == "win32":
         state = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
     elif sys.platform == "darwin":
-        state = os.path.expanduser("~/Library/Application Support")
+        state = _in_home("Library/Application Support")
     else:
         state = os.environ.get("XDG_STATE_HOME", "")
         if not os.path.isabs(state):  # the standard says: a relative one is to be ignored
-            state = os.path.expanduser("~/.local/state")
+            state = _in_home(".local/state")
     if not os.path.isabs(state):
         # Each working directory would have a file of its own, and each file a holder.
         raise errors.unfit(
@@ -49,6 +49,27 @@ def default_path() -> str:
     return os.path.join(state, "interlock", "locks.db")
 
 
+def _in_home(folder: str) -> str:
+    """A folder of the user; an empty HOME counts as a missing one, and not as the root of the filesystem."""
+    if os.environ.get("HOME") != "":
+        return os.path.expanduser(f"~/{folder}")
+    import pwd
+
+    try:
+        return os.path.join(pwd.getpwuid(os.getuid()).pw_dir, folder)
+    except KeyError:
+        return folder
+
+
+def absolute(path: str) -> str:
+    """The absolute path of a file; `StoreUnfit` if it is relative to a directory that was removed."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as error:
+        why = "cannot be found, because the working directory was removed; give its absolute path"
+        raise errors.unfit(path, why, errno.ENOENT) from error
+
+
 def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
     """Check where the file lies, and make it; return its absolute path and the kind of filesystem.
 
@@ -57,7 +78,7 @@ def settle(path: str | None, allow_network_filesystem: bool) -> tuple[str, str]:
     """
     if path == ":memory:":
         raise InvalidURL("a lock file cannot be :memory:, which no other process sees; use memory://")
-    path = os.path.abspath(default_path() if path is None else path)
+    path = absolute(default_path() if path is None else path)
     try:
         return path, _settle(path, allow_network_filesystem)
     except InterlockError:
