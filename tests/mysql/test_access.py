@@ -15,10 +15,10 @@ from interlock.store import IO_TIMEOUT
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.mysql import HASTY, Server, running
 from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.small_disk import full, small_disk
 from interlock.testing.servers.tls import certificate, expired
 from tests.mysql.processlist import kill_all
 from tests.patience import PATIENCE, until, until_renewed
-from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world
 WAITERS = (10, 1000)

@@ -19,9 +19,9 @@ from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.testing.lag import stretched
 from interlock.testing.servers.postgresql import Server, give, running
 from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.small_disk import full, small_disk
 from interlock.testing.servers.tls import certificate, expired
 from tests.patience import PATIENCE, until, until_renewed
-from tests.small_disk import full, small_disk
 
 TRIP = 0.3  # seconds: a round trip to the other side of the world
 RULES = """\

@@ -16,9 +16,9 @@ from interlock._runtime.threads import Threads
 from interlock.backends.redis import RedisStore, open_url
 from interlock.model import EVERYTHING, Busy, Claim, Gone, Granted, Renewal
 from interlock.testing.lag import stretched
+from interlock.testing.servers.clock import ClockedServer
 from interlock.testing.servers.redis import Server, started
 from tests.redis.waiter import Waiter
-from tests.storm.clocked import ClockedServer
 
 HOUR = 3600.0
 COMPANIONS = {"records": "{x}\x1f\x1fh", "waiters": "{x}\x1f\x1fw", "lapses": "{x}\x1f\x1fe"}

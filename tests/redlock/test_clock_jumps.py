@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import shutil
-import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -16,36 +12,23 @@ import pytest
 from interlock.backends.redlock.store import RedlockStore
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, NoAnswer, Renewal, Renewed
+from interlock.testing.servers.clock import clocked, set_offset
 from interlock.testing.servers.redlock import Servers, say
 from tests.redlock.colours import COLOURS, opened, run
-
-SHIM = Path(__file__).parents[1] / "storm" / "clockshim.c"
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs a C compiler, for a library that moves a server's clock")
-    library = tmp_path_factory.mktemp("shim") / "clockshim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(SHIM)], check=True)
-    return library
 
 
 class Shifted(Servers):
     """Servers whose wall clocks can be moved while they run."""
 
-    def __init__(self, count: int, shim: Path, folder: Path) -> None:
+    def __init__(self, count: int, folder: Path) -> None:
         super().__init__(count)
-        self._shim = shim
         self._files = [folder / f"offset-{node}" for node in range(count)]
 
     def start(self) -> None:
         before = {name: os.environ.get(name) for name in ("LD_PRELOAD", "CLOCKSHIM_FILE")}
         try:
             for server, file in zip(self.all, self._files, strict=True):
-                file.write_bytes(struct.pack("qq", 0, 0))
-                os.environ.update(LD_PRELOAD=str(self._shim), CLOCKSHIM_FILE=str(file))
+                os.environ.update(clocked({}, file, 0.0))
                 server.start()
         finally:
             for name, value in before.items():
@@ -54,13 +37,12 @@ class Shifted(Servers):
                     os.environ[name] = value
 
     def jump(self, node: int, seconds: float) -> None:
-        with self._files[node].open("r+b") as file, mmap.mmap(file.fileno(), 16) as shared:
-            shared[:8] = struct.pack("q", round(seconds * 1e9))
+        set_offset(self._files[node], seconds)
 
 
 @pytest.fixture
-def servers(shim: Path, tmp_path: Path) -> Iterator[Shifted]:
-    servers = Shifted(3, shim, tmp_path)
+def servers(tmp_path: Path) -> Iterator[Shifted]:
+    servers = Shifted(3, tmp_path)
     try:
         servers.start()
         yield servers

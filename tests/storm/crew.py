@@ -13,8 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from interlock.testing.servers.clock import clocked
 from interlock.testing.servers.process import start_program
-from tests.storm.clocked import clocked
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.journal import Journal
 

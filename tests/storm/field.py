@@ -17,9 +17,9 @@ import redis
 import interlock
 from interlock._support import clock
 from interlock.errors import InvalidURL
+from interlock.testing.servers.clock import ClockedServer
 from interlock.testing.servers.redis import Server
 from interlock.testing.servers.sentinel import SentinelSet
-from tests.storm.clocked import ClockedServer
 from tests.storm.journal import Journal
 from tests.storm.verdict import CONNECT
 from tests.storm.way import Way

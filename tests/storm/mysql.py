@@ -14,9 +14,9 @@ from typing import Any
 import pymysql
 
 import interlock
+from interlock.testing.servers.clock import clocked, set_offset
 from interlock.testing.servers.mysql import Server
 from interlock.testing.servers.process import die_with_parent
-from tests.storm.clocked import _write, clocked
 from tests.storm.crew import Crew
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.verdict import CONNECT
@@ -57,7 +57,7 @@ class ClockedServer(Server):
         """Move its wall clock, for good."""
         self.offset += seconds
         self.furthest = max(self.furthest, self.offset)
-        _write(self._file, self.offset)
+        set_offset(self._file, self.offset)
 
 
 class Mysql:

@@ -21,8 +21,8 @@ import psycopg
 import interlock
 from interlock._support import clock
 from interlock.testing.lag import stretched
+from interlock.testing.servers.clock import set_offset, shim
 from interlock.testing.servers.postgresql import Server, _as_postgres, _folder, give, program
-from tests.storm.clocked import _write, shim
 from tests.storm.crew import Crew
 from tests.storm.journal import Journal
 from tests.storm.naive import NaiveLease
@@ -46,12 +46,12 @@ class ClockedPostgres(Server):
         super().__init__(*settings)
         self._file = Path(self.folder, "clock")
         self.offset = 0.0
-        _write(self._file, 0.0)
+        set_offset(self._file, 0.0)
         self._environment = {"LD_PRELOAD": str(library), "CLOCKSHIM_FILE": str(self._file)}
 
     def jump(self, seconds: float) -> None:
         self.offset += seconds
-        _write(self._file, self.offset)
+        set_offset(self._file, self.offset)
 
     def copied(self) -> str:
         """A standby of this moment: its data folder."""

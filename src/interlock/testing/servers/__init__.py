@@ -11,10 +11,12 @@
 | `postgresql` | a server, and PgBouncer before it |
 | `mysql`, `galera` | a MariaDB server, and a cluster of two |
 | `proxy` | a TCP proxy that delays, drops and cuts |
+| `clock` | a redis-server, and any other process, whose wall clock can be moved |
+| `small_disk` | a disk that is small enough to be filled |
 | `namespaces` | two network namespaces with a link that can be cut |
 | `shared` | servers that all workers of one test run share |
 
 Every server is a `ServerProcess`: `start`, `url`, `freeze`, `thaw`, `kill`, `restart`, `close`. A program that is
-not installed raises `ServerMissing`, which names its package. A client library is imported only where a server is
-asked through it.
+not installed raises `ServerMissing`, which names its package; a fault that the machine does not allow raises
+`FaultUnavailable`. A client library is imported only where a server is asked through it.
 """

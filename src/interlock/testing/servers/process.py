@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any, Self
+from unittest import SkipTest
 
 from interlock.testing.patience import PATIENCE, until
 
@@ -29,6 +30,10 @@ class ServerMissing(AssertionError):
     def __init__(self, program: str, package: str) -> None:
         super().__init__(f"{program} is not installed: apt-get install {package}")
         self.program, self.package = program, package
+
+
+class FaultUnavailable(SkipTest):
+    """A fault that cannot be made on this machine, and why. Test runners skip the test that wanted it."""
 
 
 def find_program(name: str, package: str, *places: str) -> str:

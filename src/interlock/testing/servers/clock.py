@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-import pytest
-
+from interlock.testing.servers.process import FaultUnavailable
 from interlock.testing.servers.redis import Server
 
 SOURCE = Path(__file__).with_name("clockshim.c")
@@ -24,10 +23,10 @@ SOURCE = Path(__file__).with_name("clockshim.c")
 
 @cache
 def shim() -> Path:
-    """The compiled library; skips the test where there is no compiler."""
+    """Return the path of the compiled library; raise `FaultUnavailable` if there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        pytest.skip("needs a C compiler (cc) for the library that moves a server's clock")
+        raise FaultUnavailable("needs a C compiler (cc) for the library that moves a server's clock")
     made = Path(mkdtemp(prefix="interlock-clock-"), "clockshim.so")
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE)], check=True)
     return made
@@ -35,11 +34,12 @@ def shim() -> Path:
 
 def clocked(environment: dict[str, str], file: Path, seconds: float) -> dict[str, str]:
     """The environment of a process whose wall clock is `seconds` ahead; `file` moves it while it runs."""
-    _write(file, seconds)
+    set_offset(file, seconds)
     return {**environment, "LD_PRELOAD": str(shim()), "CLOCKSHIM_FILE": str(file)}
 
 
-def _write(file: Path, seconds: float) -> None:
+def set_offset(file: Path, seconds: float) -> None:
+    """Move the wall clock of the processes that have mapped this file."""
     with file.open("r+b" if file.exists() else "wb") as offsets:  # the same file: it is mapped
         offsets.write(struct.pack("qq", int(seconds * 1e9), 0))
 
@@ -65,7 +65,7 @@ class ClockedServer(Server):
     def jump(self, seconds: float) -> None:
         """Move its wall clock, for good."""
         self.offset += seconds
-        _write(self._file, self.offset)
+        set_offset(self._file, self.offset)
 
     def empty(self) -> None:
         """Kill it, and start it again without anything it knew."""
