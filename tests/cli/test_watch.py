@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from interlock.cli.console import Console
+from interlock.cli.output import Output
 from interlock.cli.watch import differences, persistent
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
@@ -85,7 +85,7 @@ def test_an_outage_is_told_once_however_often_the_store_is_asked_meanwhile(
             yield queue
 
     err = io.StringIO()
-    queues = persistent(look, Console(io.StringIO(), err, json=False))
+    queues = persistent(look, Output(io.StringIO(), err, json=False))
     assert [len(next(queues).standings) for _ in range(2)] == [0, 1]
     assert err.getvalue().splitlines() == [
         "interlock: away; trying again until it answers",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import TextIO
 
-    from interlock.cli.console import Console
+    from interlock.cli.output import Output
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def _flushed(code: int) -> int:
 
     Here, not at exit: there a failure causes a traceback.
     """
-    from interlock.cli.console import Console, Unwritable
+    from interlock.cli.output import Output, Unwritable
 
     try:
         if sys.stdout is not None:
@@ -48,46 +48,46 @@ def _flushed(code: int) -> int:
         raise
     except OSError as error:
         _discard_output()
-        Console(None, sys.stderr, json=False).say(str(Unwritable(error.strerror or str(error))))
+        Output(None, sys.stderr, json=False).say(str(Unwritable(error.strerror or str(error))))
         return exit_codes.UNWRITABLE
     return code
 
 
 def _main(argv: list[str]) -> int:
     from interlock.cli.arguments import parse
-    from interlock.cli.console import Console
+    from interlock.cli.output import Output
 
     try:
         options = parse(argv)
     except SystemExit as end:  # argparse has said what it had to say
         return end.code if isinstance(end.code, int) else exit_codes.USAGE
-    console = Console(sys.stdout, sys.stderr, json=options.json)
+    output = Output(sys.stdout, sys.stderr, json=options.json)
     # With -v they are logged at once, as those of any program.
     held_back = [] if getattr(options, "verbose", False) else notices.hold_back()
-    code = _code_of(options, console)
+    code = _code_of(options, output)
     if code in (exit_codes.UNAVAILABLE, exit_codes.LOST):  # they may say why
         for sentence in held_back:
-            console.say(sentence)
+            output.say(sentence)
     return code
 
 
-def _code_of(options: Namespace, console: Console) -> int:
+def _code_of(options: Namespace, output: Output) -> int:
     """Do the command; return its exit code."""
-    from interlock.cli.console import Unwritable
     from interlock.cli.formatting import printable
+    from interlock.cli.output import Unwritable
     from interlock.errors import InterlockError
 
     try:
-        return _COMMANDS[options.command](options, console)
+        return _COMMANDS[options.command](options, output)
     except Unwritable as error:
         _discard_output()
-        console.error(str(error), exit_codes.UNWRITABLE)
+        output.error(str(error), exit_codes.UNWRITABLE)
         return exit_codes.UNWRITABLE
     except (InterlockError, ValueError, OverflowError) as error:
         code = exit_codes.of(error)
         if code is None:
             raise
-        console.error(printable(str(error)), code)
+        output.error(printable(str(error)), code)
         return code
 
 
@@ -116,62 +116,62 @@ def _discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _run(options: Namespace, console: Console) -> int:
+def _run(options: Namespace, output: Output) -> int:
     from interlock.cli.run import run
 
-    return run(options, console)
+    return run(options, output)
 
 
-def _ls(options: Namespace, console: Console) -> int:
+def _ls(options: Namespace, output: Output) -> int:
     from interlock.cli.inspection import ls
 
-    return ls(options, console)
+    return ls(options, output)
 
 
-def _inspect(options: Namespace, console: Console) -> int:
+def _inspect(options: Namespace, output: Output) -> int:
     from interlock.cli.inspection import inspect
 
-    return inspect(options, console)
+    return inspect(options, output)
 
 
-def _watch(options: Namespace, console: Console) -> int:
+def _watch(options: Namespace, output: Output) -> int:
     from interlock.cli.watch import watch
 
-    return watch(options, console)
+    return watch(options, output)
 
 
-def _top(options: Namespace, console: Console) -> int:
+def _top(options: Namespace, output: Output) -> int:
     from interlock.cli.top import top
 
-    return top(options, console)
+    return top(options, output)
 
 
-def _evict(options: Namespace, console: Console) -> int:
+def _evict(options: Namespace, output: Output) -> int:
     from interlock.cli.evict import evict
 
-    return evict(options, console)
+    return evict(options, output)
 
 
-def _quorum(options: Namespace, console: Console) -> int:
+def _quorum(options: Namespace, output: Output) -> int:
     from interlock.cli.quorum import quorum
 
-    return quorum(options, console)
+    return quorum(options, output)
 
 
-def _sql(options: Namespace, console: Console) -> int:
+def _sql(options: Namespace, output: Output) -> int:
     from interlock.cli.sql import sql
 
-    return sql(options, console)
+    return sql(options, output)
 
 
-def _version(options: Namespace, console: Console) -> int:
+def _version(options: Namespace, output: Output) -> int:
     from interlock import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
-    if console.json:
-        console.document({"version": __version__, "python": python})
+    if output.json:
+        output.document({"version": __version__, "python": python})
     else:
-        console.line(f"interlock {__version__} (Python {python})")
+        output.line(f"interlock {__version__} (Python {python})")
     return 0
 
 

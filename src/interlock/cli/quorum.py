@@ -17,7 +17,7 @@ from interlock.backends.redlock.algorithm.beginning import NodeState
 from interlock.backends.redlock.algorithm.operators import NodeView
 from interlock.blocking import connect
 from interlock.cli import exit_codes, formatting, quorum_report, table
-from interlock.cli.console import Console
+from interlock.cli.output import Output
 from interlock.errors import InvalidSetting, InvalidURL, StoreUnavailable
 
 SCHEMES = ("redlock", "redlocks")
@@ -28,7 +28,7 @@ RISK = (
 )
 
 
-def quorum(options: Namespace, console: Console) -> int:
+def quorum(options: Namespace, output: Output) -> int:
     """Show the nodes, admit one, or let all begin anew; return the code to exit with."""
     url = options.url or os.environ.get("INTERLOCK_URL") or "sqlite://"
     if url.partition("://")[0] not in SCHEMES:  # before connecting: that would make a file of locks
@@ -38,13 +38,13 @@ def quorum(options: Namespace, console: Console) -> int:
     with connect(url) as client:
         store = client._core.store
         assert isinstance(store, RedlockStore)
-        return {"status": _status, "admit": _admit, "init": _init}[options.action](store, options, console)
+        return {"status": _status, "admit": _admit, "init": _init}[options.action](store, options, output)
 
 
 # ---- status -------------------------------------------------------------------------
 
 
-def _status(store: RedlockStore, options: Namespace, console: Console) -> int:
+def _status(store: RedlockStore, options: Namespace, output: Output) -> int:
     """One line a node, then the verdict; exits with 69 if no lock can be had. Changes nothing."""
     name: str = options.name or ""
     if options.name is not None:
@@ -52,21 +52,21 @@ def _status(store: RedlockStore, options: Namespace, console: Console) -> int:
     states = drive(store.status())
     views = None if options.name is None else drive(store.view(name))
     able, verdict = quorum_report.verdict(states)
-    if console.json:
+    if output.json:
         found = {"able": able, "verdict": verdict, "majority": quorum_report.majority(states)}
         listed = [quorum_report.document(state, _ahead(state)) for state in states]
         for one, view in zip(listed, views or (), strict=False):
             one.update(quorum_report.document_of_view(view))
-        console.document({**found, **({} if views is None else {"resource": name}), "nodes": listed})
+        output.document({**found, **({} if views is None else {"resource": name}), "nodes": listed})
     else:
-        _show(states, views, name, console)
+        _show(states, views, name, output)
         if views is not None:
-            console.line(quorum_report.standing(name, views))
-        console.line(console.paint(verdict, "green" if able else "red"))
+            output.line(quorum_report.standing(name, views))
+        output.line(output.paint(verdict, "green" if able else "red"))
     return 0 if able else exit_codes.UNAVAILABLE
 
 
-def _show(states: list[NodeState], views: list[NodeView] | None, name: str, console: Console) -> None:
+def _show(states: list[NodeState], views: list[NodeView] | None, name: str, output: Output) -> None:
     rows = [quorum_report.row(state, _ahead(state), states) for state in states]
     heading: tuple[str, ...] = quorum_report.HEADING
     if views is not None:
@@ -75,12 +75,12 @@ def _show(states: list[NodeState], views: list[NodeView] | None, name: str, cons
             (*row, quorum_report.said(view) if state.reachable else "no answer")
             for row, view, state in zip(rows, views, states, strict=True)
         ]
-    if console.terminal:
+    if output.terminal:
         rows = [heading, *rows]
-    for cells in table.lines(rows, console.width):
+    for cells in table.lines(rows, output.width):
         first = cells[1].split(maxsplit=1)[0]
-        cells[1] = console.paint(cells[1], "bold" if first == heading[1] else COLOURS.get(first, "red"))
-        console.line(table.GAP.join(cells).rstrip())
+        cells[1] = output.paint(cells[1], "bold" if first == heading[1] else COLOURS.get(first, "red"))
+        output.line(table.GAP.join(cells).rstrip())
 
 
 def _ahead(state: NodeState) -> float | None:
@@ -93,7 +93,7 @@ def _ahead(state: NodeState) -> float | None:
 # ---- an operator's word ---------------------------------------------------------------
 
 
-def _admit(store: RedlockStore, options: Namespace, console: Console) -> int:
+def _admit(store: RedlockStore, options: Namespace, output: Output) -> int:
     """Give one node its vote before its time."""
     states = drive(store.status())
     state = _named(states, options.node)
@@ -102,7 +102,7 @@ def _admit(store: RedlockStore, options: Namespace, console: Console) -> int:
         raise StoreUnavailable(f"{place}: {quorum_report.word(state, states)}")
     if not state.votes:
         if not options.yes:
-            console.error(f"{place} {quorum_report.predicate(state, states)}: {RISK}", exit_codes.USAGE)
+            output.error(f"{place} {quorum_report.predicate(state, states)}: {RISK}", exit_codes.USAGE)
             return exit_codes.USAGE
         state = drive(store.admit(state.place))
         if not state.votes:
@@ -112,10 +112,10 @@ def _admit(store: RedlockStore, options: Namespace, console: Console) -> int:
         result = f"{place} votes; it accepts no number up to {state.top}"
     else:
         result = f"{place} has its vote already"
-    if console.json:
-        console.document(quorum_report.document(state, _ahead(state)))
+    if output.json:
+        output.document(quorum_report.document(state, _ahead(state)))
     else:
-        console.line(result)
+        output.line(result)
     return 0
 
 
@@ -127,7 +127,7 @@ def _named(states: list[NodeState], node: str) -> NodeState:
     raise InvalidSetting(f"{formatting.printable(node)} is none of the nodes: {known}")
 
 
-def _init(store: RedlockStore, options: Namespace, console: Console) -> int:
+def _init(store: RedlockStore, options: Namespace, output: Output) -> int:
     """Give every node its vote: blank ones for the asking, used ones on an operator's word."""
     states = drive(store.status())
     away = [state for state in states if not state.reachable]
@@ -141,12 +141,12 @@ def _init(store: RedlockStore, options: Namespace, console: Console) -> int:
     if not all(state.votes for state in states):
         used = [state for state in states if state.reachable and state.has_begun]
         if (used or away) and not options.yes:
-            console.error(quorum_report.refusal(used, away), exit_codes.USAGE)
+            output.error(quorum_report.refusal(used, away), exit_codes.USAGE)
             return exit_codes.USAGE
         states = drive(store.init(missing=options.missing))
     votes = sum(state.votes for state in states)
-    if console.json:
-        console.document([quorum_report.document(state, _ahead(state)) for state in states])
+    if output.json:
+        output.document([quorum_report.document(state, _ahead(state)) for state in states])
     else:
-        console.line(quorum_report.verdict(states)[1])
+        output.line(quorum_report.verdict(states)[1])
     return 0 if votes + len(away) == len(states) else exit_codes.UNAVAILABLE

@@ -27,7 +27,7 @@ from interlock.cli import (
     wait_notice,
 )
 from interlock.cli.command import Command
-from interlock.cli.console import Console
+from interlock.cli.output import Output
 from interlock.cli.signals import Interrupted, Signals
 from interlock.cli.warden import Duty
 from interlock.errors import (
@@ -47,7 +47,7 @@ CHANGES_OF_KIND = 20
 LONGEST_NOTE = 255  # letters of a program's name
 
 
-def run(options: Namespace, console: Console) -> int:
+def run(options: Namespace, output: Output) -> int:
     """Hold the resource, run the command, release; return the code to exit with."""
     checked_name(options.name)
     grace = termination.checked_grace(options.grace, options.ttl)
@@ -55,7 +55,7 @@ def run(options: Namespace, console: Console) -> int:
     signals = Signals()
     try:
         signals.interrupt()
-        return Run(options, console, command, signals, grace).go()
+        return Run(options, output, command, signals, grace).go()
     except Interrupted as interrupted:
         return exit_codes.died_of(interrupted.number)
     finally:
@@ -66,10 +66,10 @@ class Run:
     """One run, from the queue to the exit code."""
 
     def __init__(
-        self, options: Namespace, console: Console, command: Command, signals: Signals, grace: float
+        self, options: Namespace, output: Output, command: Command, signals: Signals, grace: float
     ) -> None:
         self._options = options
-        self._console = console
+        self._output = output
         self._command = command
         self._signals = signals
         self._grace = grace
@@ -109,23 +109,23 @@ class Run:
         try:
             client.close()
         except InterlockError as error:  # whatever the store says now, the command's own code stands
-            self._console.warn(formatting.printable(str(error)))
+            self._output.warn(formatting.printable(str(error)))
 
     def _not_acquired(self, error: InterlockError) -> int:
         asked = self._options.conflict_exit_code
         code = exit_codes.NOT_ACQUIRED if asked is None else int(asked)
-        if self._console.json or not self._options.quiet:
-            self._console.error(formatting.printable(str(error)), code)
+        if self._output.json or not self._options.quiet:
+            self._output.error(formatting.printable(str(error)), code)
         return code
 
     def _skip(self, error: AcquireTimeout) -> int:
         """Another worker runs it, or has just run it: that is success, and nothing to write home about."""
         holders = [formatting.held(holder) for holder in error.holders[:1]]
         sentence = "; ".join([f"{formatting.printable(error.resource)}: skipped", *holders])
-        if self._console.json:
-            self._console.event("skipped", resource=error.resource, message=sentence, code=0)
+        if self._output.json:
+            self._output.event("skipped", resource=error.resource, message=sentence, code=0)
         elif self._options.verbose:
-            self._console.say(sentence)
+            self._output.say(sentence)
         return 0
 
     # ---- taking ----------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Run:
         except ExecFailed as failed:
             code = exit_codes.of_exec(failed.errno)
             command = formatting.printable(urls.without_password(self._options.argv[0]))
-            self._console.error(f"{command}: {failed}", code)
+            self._output.error(f"{command}: {failed}", code)
             return code
         finally:
             self._signals.stop()
@@ -202,9 +202,9 @@ class Run:
         code = own = exit_codes.died_of(-own) if own < 0 else own
         if lost or lost_by_store:
             code = exit_codes.LOST
-            self._console.error(self._loss(lease, ended, own), code)
-        if self._console.json:
-            self._console.event("exited", code=code, command=own)
+            self._output.error(self._loss(lease, ended, own), code)
+        if self._output.json:
+            self._output.event("exited", code=code, command=own)
         return code
 
     def _follow(self, lease: Lease) -> tuple[int, bool]:
@@ -218,7 +218,7 @@ class Run:
                 if word == "gone":
                     self._command.kill()
                     if not killed:
-                        self._console.warn(
+                        self._output.warn(
                             "somebody killed the process that guards the command; it was killed too"
                         )
                     return signal.SIGKILL, killed
@@ -248,7 +248,7 @@ class Run:
             return held and loss.cause != "lapsed"
         except StoreUnavailable:
             name = formatting.printable(lease.resource)
-            self._console.warn(
+            self._output.warn(
                 f"{name}: the store did not answer the release; it lapses by itself in {duration(lease.ttl)}"
             )
         return False
@@ -261,9 +261,9 @@ class Run:
             self._command.end()
 
     def _report(self, lease: Lease, word: str, values: list[str]) -> None:
-        if self._console.json:
+        if self._output.json:
             data = {"pid": int(values[0])} if word == "started" else {"resource": lease.resource}
-            self._console.event(word, **data)
+            self._output.event(word, **data)
 
     def _loss(self, lease: Lease, ended: bool, code: int) -> str:
         what = f"the command {'was' if ended else 'has'} ended (with code {code})"
@@ -276,34 +276,34 @@ class Run:
         url = self._options.url
         if self._options.verbose:
             whose = f"; {target_store.whose()}" if target_store.is_default(url) else ""
-            self._console.warn(f"the store is {target_store.name(url)}{whose}")
+            self._output.warn(f"the store is {target_store.name(url)}{whose}")
         elif not self._options.quiet and (warning := target_store.under_sudo(url)):
-            self._console.warn(warning)
+            self._output.warn(warning)
 
     def _listen(self, event: events.Event) -> None:
         """Tell what happens to the lease; called on whatever thread it happens."""
         if isinstance(event, events.Waiting):
-            if self._reported_waiting or (self._options.quiet and not self._console.json):
+            if self._reported_waiting or (self._options.quiet and not self._output.json):
                 return  # once, though a change of kind made us ask anew
             self._reported_waiting = True
             event = wait_notice.with_holder(event, self._client)
-        if self._console.json:
+        if self._output.json:
             names: tuple[str, ...] = event.__match_args__
             data = {name: json_output.of_value(getattr(event, name)) for name in names}
-            self._console.event(_snake(type(event).__name__), **data)
+            self._output.event(_snake(type(event).__name__), **data)
         elif self._options.verbose and isinstance(event, (events.Acquired, events.Released)):
-            self._console.say(_life(event))
+            self._output.say(_life(event))
         elif isinstance(event, events.Waiting):
-            self._console.say(wait_notice.sentence(event, self._capacity))
+            self._output.say(wait_notice.sentence(event, self._capacity))
         elif isinstance(event, events.Doubtful):
             left = max(0.0, event.remaining - self._margin - self._grace)
-            self._console.warn(
+            self._output.warn(
                 f"{formatting.printable(event.resource)}: the store does not answer; "
                 f"the command is ended in {duration(left)} unless it does"
             )
         elif isinstance(event, events.CleanupFailed) and self._acquired:
             # Before that, the error that kept us from acquiring says more, and is the last line.
-            self._console.warn(
+            self._output.warn(
                 f"{formatting.printable(event.resource)}: could not be given back and lapses by itself "
                 f"({formatting.printable(str(event.error))})"
             )

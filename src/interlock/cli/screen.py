@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 
-from interlock.cli.console import Console
 from interlock.cli.frame import PLAIN, Line
+from interlock.cli.output import Output
 from interlock.cli.signals import Interrupted
 
 ENTER = "\x1b[?1049h\x1b[?25l"  # the second screen, no cursor
@@ -16,10 +16,10 @@ LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 ENDING = ("SIGTERM", "SIGHUP")
 
 
-def text(line: Line, console: Console) -> str:
+def text(line: Line, output: Output) -> str:
     """One line with its colours, in glyphs that the output can show."""
-    painted = "".join(console.paint(part, style) if style else part for style, part in line)
-    return (painted if console.unicode else painted.translate(PLAIN)).rstrip()
+    painted = "".join(output.paint(part, style) if style else part for style, part in line)
+    return (painted if output.unicode else painted.translate(PLAIN)).rstrip()
 
 
 class Screen:
@@ -27,30 +27,30 @@ class Screen:
     it was.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, output: Output) -> None:
+        self._output = output
         self._before: list[tuple[int, object]] = []
 
     def __enter__(self) -> Screen:
         for name in ENDING:
             self._handle(name, self._end)
         self._handle("SIGTSTP", self._stop)
-        self._console.raw(ENTER)
+        self._output.raw(ENTER)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._console.raw(LEAVE)
+            self._output.raw(LEAVE)
         finally:
             for number, handler in self._before:
                 signal.signal(number, handler)  # type: ignore[arg-type]  # what getsignal gave
 
     def draw(self, lines: Sequence[Line]) -> None:
         """Show the lines, in place of what was there."""
-        shown = "\x1b[K\n".join(text(line, self._console) for line in lines)
-        self._console.raw(f"\x1b[H{shown}\x1b[K\x1b[J")
+        shown = "\x1b[K\n".join(text(line, self._output) for line in lines)
+        self._output.raw(f"\x1b[H{shown}\x1b[K\x1b[J")
 
     def _handle(self, name: str, handler: object) -> None:
         number = getattr(signal, name, None)

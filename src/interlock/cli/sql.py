@@ -10,7 +10,7 @@ from collections.abc import Callable
 from urllib.parse import SplitResult
 
 from interlock import urls
-from interlock.cli.console import Console
+from interlock.cli.output import Output
 from interlock.errors import InvalidURL
 
 
@@ -36,7 +36,7 @@ DATABASES: dict[str, Callable[[SplitResult, str | None], str]] = {
 """By the scheme of the URL: returns the script, with the grants for a role if one is named."""
 
 
-def sql(options: Namespace, console: Console) -> int:
+def sql(options: Namespace, output: Output) -> int:
     """Print the script; return the code to exit with."""
     url = options.target or options.url or os.environ.get("INTERLOCK_URL") or ""
     parts = urls.split(url)
@@ -47,8 +47,8 @@ def sql(options: Namespace, console: Console) -> int:
             f"{', '.join(f'{name}://' for name in DATABASES)}"
         )
     script = database(parts, options.role)
-    if console.json:
-        console.document({"sql": script})
+    if output.json:
+        output.document({"sql": script})
     else:
-        console.line(script)
+        output.line(script)
     return 0

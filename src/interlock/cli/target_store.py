@@ -7,8 +7,8 @@ import time
 
 from interlock import urls
 from interlock.blocking import Client, connect
-from interlock.cli.console import Console
 from interlock.cli.formatting import printable
+from interlock.cli.output import Output
 from interlock.errors import StoreUnfit
 
 LOOK_EVERY = 0.25  # seconds between two looks for a lock file that does not exist yet
@@ -22,13 +22,13 @@ def open_existing(url: str | None) -> Client:
     return connect(url)
 
 
-def await_existing(url: str | None, console: Console) -> Client:
+def await_existing(url: str | None, output: Output) -> Client:
     """As `open_existing`, for a command that goes on looking: it says that the lock file does not exist,
     and waits for it.
     """
     if (path := _missing_file(url)) is not None:
         sentence = f"{path} does not exist yet, so nothing is locked in it; waiting for it; {_advice(url)}"
-        console.warn(printable(sentence))
+        output.warn(printable(sentence))
         while _is_missing(path):
             time.sleep(LOOK_EVERY)
     return connect(url)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import exit_codes, formatting, json_output, screen, target_store
-from interlock.cli.console import Console
 from interlock.cli.frame import Snapshot, compose
+from interlock.cli.output import Output
 from interlock.cli.screen import Screen
 from interlock.cli.signals import Interrupted
 from interlock.cli.watch import PART_OF_THE_TIME
@@ -23,16 +23,16 @@ WIDTH = 100  # of plain text
 NAP = 0.1  # seconds after which a new size of the terminal is seen, at the latest
 
 
-def top(options: Namespace, console: Console) -> int:
+def top(options: Namespace, output: Output) -> int:
     """Draw one picture, or one after the other; Ctrl-C is how it ends, so that is no failure."""
     try:
-        with _open(options, console) as client:
+        with _open(options, output) as client:
             snapshots = Snapshots(client, options)
-            if options.once or console.json or not console.drawable:
-                _print(snapshots, options, console)
+            if options.once or output.json or not output.drawable:
+                _print(snapshots, options, output)
             else:
-                with Screen(console) as drawn:
-                    _draw(snapshots, drawn, console)
+                with Screen(output) as drawn:
+                    _draw(snapshots, drawn, output)
     except Interrupted as interrupted:
         return exit_codes.died_of(interrupted.number)
     except KeyboardInterrupt:
@@ -40,39 +40,39 @@ def top(options: Namespace, console: Console) -> int:
     return 0
 
 
-def _open(options: Namespace, console: Console) -> Client:
+def _open(options: Namespace, output: Output) -> Client:
     """The store; a lock file that does not exist is waited for, unless only one picture is wanted."""
     if options.once:
         return target_store.open_existing(options.url)
-    return target_store.await_existing(options.url, console)
+    return target_store.await_existing(options.url, output)
 
 
-def _print(snapshots: Snapshots, options: Namespace, console: Console) -> None:
+def _print(snapshots: Snapshots, options: Namespace, output: Output) -> None:
     """Pictures below each other; JSON is one document a line."""
     for snapshot in snapshots:
-        if console.json:
+        if output.json:
             found = [json_output.of_queue(queue) for queue in snapshot.queues]
-            console.document({"at": round(time.time(), 3), "store": snapshot.store, "resources": found})
+            output.document({"at": round(time.time(), 3), "store": snapshot.store, "resources": found})
         else:
-            width = console.width or max(
+            width = output.width or max(
                 WIDTH, len(snapshot.store) + WIDTH // 2
             )  # a name that is cut cannot be copied
             for line in compose(snapshot, snapshots.full, width, None):
-                console.line(screen.text(line, console))
+                output.line(screen.text(line, output))
         if options.once:
             return
-        if not console.json:
-            console.line("")
+        if not output.json:
+            output.line("")
         time.sleep(snapshots.pause)
 
 
-def _draw(snapshots: Snapshots, drawn: Screen, console: Console) -> None:
+def _draw(snapshots: Snapshots, drawn: Screen, output: Output) -> None:
     for snapshot in snapshots:
         until = clock.now() + snapshots.pause
         size = None
         while clock.now() < until:
-            if size != console.size:
-                size = console.size
+            if size != output.size:
+                size = output.size
                 drawn.draw(compose(snapshot, snapshots.full, *size))
             time.sleep(min(NAP, max(0.0, until - clock.now())))
 

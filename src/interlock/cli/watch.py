@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from interlock._support import clock
 from interlock.blocking import Client
 from interlock.cli import formatting, json_output, target_store
-from interlock.cli.console import Console
+from interlock.cli.output import Output
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
 
@@ -21,13 +21,13 @@ TRY_AGAIN = 1.0  # seconds after which a store that did not answer is asked agai
 COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold", "lingers": "yellow"}
 
 
-def watch(options: Namespace, console: Console) -> int:
+def watch(options: Namespace, output: Output) -> int:
     """Follow one resource, or all; Ctrl-C is how it ends, so that is no failure."""
     try:
-        with target_store.await_existing(options.url, console) as client:
+        with target_store.await_existing(options.url, output) as client:
             seen: dict[str, Queue] = {}
             poll = (lambda: everything(client, seen)) if options.name is None else one(client, options.name)
-            follow(persistent(poll, console), console)
+            follow(persistent(poll, output), output)
     except KeyboardInterrupt:
         pass
     return 0
@@ -57,7 +57,7 @@ def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]
 
 
 def persistent(
-    poll: Callable[[], Iterator[Queue | None]] | Callable[[], Iterator[Queue]], console: Console
+    poll: Callable[[], Iterator[Queue | None]] | Callable[[], Iterator[Queue]], output: Output
 ) -> Iterator[Queue]:
     """Yield what `poll` finds, and poll again when the store does not answer; it must have answered once."""
     answered = silent = False
@@ -65,7 +65,7 @@ def persistent(
         try:
             for queue in poll():
                 if silent:
-                    console.warn("the store answers again")
+                    output.warn("the store answers again")
                 answered, silent = True, False
                 if queue is not None:
                     yield queue
@@ -73,23 +73,21 @@ def persistent(
             if not answered:
                 raise  # more likely a mistake in the URL than an outage
             if not silent:
-                console.warn(f"{formatting.printable(str(error))}; trying again until it answers")
+                output.warn(f"{formatting.printable(str(error))}; trying again until it answers")
             silent = True
             time.sleep(TRY_AGAIN)
 
 
-def follow(queues: Iterator[Queue], console: Console) -> None:
+def follow(queues: Iterator[Queue], output: Output) -> None:
     seen: dict[str, Queue] = {}
     for queue in queues:
         before = seen.get(queue.resource)
         changes = list(differences(before, queue))
-        if console.json:
+        if output.json:
             happened = [{"change": what, **json_output.of_standing(standing)} for what, standing in changes]
-            console.document(
-                {"at": round(time.time(), 3), **json_output.of_queue(queue), "changes": happened}
-            )
+            output.document({"at": round(time.time(), 3), **json_output.of_queue(queue), "changes": happened})
         else:
-            _show(queue, before, changes, console)
+            _show(queue, before, changes, output)
         if queue.standings:
             seen[queue.resource] = queue
         else:
@@ -120,15 +118,15 @@ def _arrival(standing: Standing) -> str:
     return "holds" if standing.admitted else "waits"
 
 
-def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]], console: Console) -> None:
-    moment = console.paint(time.strftime("%H:%M:%S"), "dim")
+def _show(queue: Queue, before: Queue | None, changes: list[tuple[str, Standing]], output: Output) -> None:
+    moment = output.paint(time.strftime("%H:%M:%S"), "dim")
     name = formatting.printable(queue.resource)
     if before is None and not changes:
-        console.line(f"{moment}  {name}  idle")
+        output.line(f"{moment}  {name}  idle")
     for what, standing in changes:
-        parts = [moment, name, console.paint(f"{what:<7}", COLOURS[what]), formatting.who(standing)]
+        parts = [moment, name, output.paint(f"{what:<7}", COLOURS[what]), formatting.who(standing)]
         parts += [f"token {standing.token}"] if standing.token else []
         parts += [formatting.state(standing)] if what == "lingers" else []
         weight = formatting.permits(standing, queue.capacity or (before.capacity if before else 1))
         parts += [text for text in (weight, formatting.printable(standing.note)) if text]
-        console.line("  ".join(parts))
+        output.line("  ".join(parts))

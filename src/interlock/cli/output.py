@@ -17,7 +17,7 @@ class Unwritable(Exception):
         super().__init__(f"standard output cannot be written ({why})")
 
 
-class Console:
+class Output:
     """Standard output and error of one command; a stream that was closed when it started is None."""
 
     def __init__(self, out: TextIO | None, err: TextIO | None, *, json: bool) -> None:
