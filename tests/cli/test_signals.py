@@ -109,8 +109,8 @@ print(*reports[-1])
     ) -> None:
         script = f"""
 import os, signal
-from interlock.cli.warden import HELD_OFF, _came_here_too
-signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)
+from interlock.cli.warden import BLOCKED_SIGNALS, _came_here_too
+signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED_SIGNALS)
 for number in (signal.{wiped_out}, signal.{last}):
     os.kill(os.getpid(), number)
 for number in (signal.{wiped_out}, signal.{last}, signal.{wiped_out}, signal.{last}):
@@ -125,8 +125,8 @@ for number in (signal.{wiped_out}, signal.{last}, signal.{wiped_out}, signal.{la
         """A warden that waited for it saw neither the end of its command nor that of the lease."""
         script = """
 import os, signal
-from interlock.cli.warden import HELD_OFF, Duty, Warden
-signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)
+from interlock.cli.warden import BLOCKED_SIGNALS, Duty, Warden
+signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED_SIGNALS)
 look = signal.sigpending
 def look_before_fg():
     pending = look()

@@ -75,7 +75,7 @@ def test_survives_a_server_that_goes_and_comes_back(program: Program, name: list
 def test_an_outage_is_told_once_however_often_the_store_is_asked_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interlock.cli.watch.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("interlock.cli.watch.RETRY_PAUSE_S", 0.0)
     answers = iter([Queue("x", 0, ()), None, None, None, Queue("x", 1, (standing("a", True),))])
 
     def look() -> Iterator[Queue]:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from interlock._core.holding import Holding
 
 
-WATCH_AGAIN = 10.0  # seconds that one wait for a removal of the claim lasts
-WATCH_PAUSE = 0.2  # seconds between two questions, whatever ends the waits
+REMOVAL_WAIT_S = 10.0  # seconds that one wait for a removal of the claim lasts
+REMOVAL_PAUSE_S = 0.2  # seconds between two questions, whatever ends the waits
 SIGNED_AFTER = 1.0  # seconds after which an heir that still holds tells the store who it is
 
 
@@ -509,14 +509,14 @@ class Lease:
             asked = runtime.now()
             if asked >= until:
                 return False
-            limit = min(WATCH_AGAIN, until - asked)
+            limit = min(REMOVAL_WAIT_S, until - asked)
             try:
                 await client.store.wait(self._claim, None, limit)
                 if runtime.now() - asked < limit:  # something has happened to the claim
                     await self._verify()
             except StoreUnavailable:
                 pass  # the keeper deals with it
-            await runtime.sleep(max(0.0, min(WATCH_PAUSE, until - runtime.now())))
+            await runtime.sleep(max(0.0, min(REMOVAL_PAUSE_S, until - runtime.now())))
         return True
 
     async def _verify(self) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from interlock.cli import process_tree
-from interlock.cli.warden import HELD_OFF, Duty, Warden
+from interlock.cli.warden import BLOCKED_SIGNALS, Duty, Warden
 from interlock.errors import Unsupported
 
-PATIENCE = 1.0  # seconds with processes that do not even die of SIGKILL
+KILL_TIMEOUT_S = 1.0  # seconds with processes that do not even die of SIGKILL
 
 
 class Command:
@@ -36,7 +36,9 @@ class Command:
         process_tree.adopt_orphans(prctl)  # of a warden that was killed
         orders_in, orders_out = os.pipe()
         reports_in, reports_out = os.pipe()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_OFF)  # a Ctrl-C must not meet a half-made warden
+        mask = signal.pthread_sigmask(
+            signal.SIG_BLOCK, BLOCKED_SIGNALS
+        )  # a Ctrl-C must not meet a half-made warden
         warden = os.fork()
         if warden == 0:
             os.close(orders_out)  # or the warden would never see that the holder is gone
@@ -81,7 +83,7 @@ class Command:
         killed.
         """
         process_tree.send([self._warden], signal.SIGKILL)  # and with it, by PDEATHSIG, the command
-        process_tree.kill_below(os.getpid(), PATIENCE)
+        process_tree.kill_below(os.getpid(), KILL_TIMEOUT_S)
 
     def dismiss(self) -> None:
         """Let the warden go; it kills what still runs. Returns when it has gone."""

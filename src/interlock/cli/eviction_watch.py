@@ -12,7 +12,7 @@ import time
 from interlock.blocking import Lease
 from interlock.errors import ClientClosed, InterlockError
 
-TRY_AGAIN = 1.0  # seconds after which a store that cannot be used is asked again
+RETRY_PAUSE_S = 1.0  # seconds after which a store that cannot be used is asked again
 
 
 def watch(lease: Lease) -> None:
@@ -31,4 +31,4 @@ def _watch(lease: Lease) -> None:
         except ClientClosed:
             return
         except InterlockError:  # the keeper deals with it
-            time.sleep(TRY_AGAIN)
+            time.sleep(RETRY_PAUSE_S)

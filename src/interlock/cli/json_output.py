@@ -11,9 +11,8 @@ from interlock.model import NEVER, Queue, Standing
 def of_standing(standing: Standing) -> dict[str, Any]:
     who = standing.caller
     return {
-        "id": ""
-        if standing.foreign
-        else standing.id,  # of another program's key: its value, perhaps a secret
+        # The id of another program's key is its value, which may be a secret.
+        "id": "" if standing.foreign else standing.id,
         "state": state(standing),
         "token": standing.token,
         "permits": standing.permits,

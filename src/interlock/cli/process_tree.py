@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-KILL_AGAIN = 0.005  # seconds: what forked while we killed its parent is met at the next turn
+KILL_PERIOD_S = 0.005  # seconds: what forked while we killed its parent is met at the next turn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -97,4 +97,4 @@ def kill_below(root: int, patience: float) -> None:
     until = time.monotonic() + patience
     while (below := descendants(root)) and time.monotonic() < until:
         send(below, signal.SIGKILL)
-        time.sleep(KILL_AGAIN)
+        time.sleep(KILL_PERIOD_S)

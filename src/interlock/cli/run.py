@@ -42,9 +42,9 @@ from interlock.errors import (
 )
 from interlock.model import EVERYTHING
 
-KINDS = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
-CHANGES_OF_KIND = 20
-LONGEST_NOTE = 255  # letters of a program's name
+LOCK_CAPACITIES = (1, EVERYTHING)  # the capacities of a lock and of a read-write lock
+MAX_KIND_CHANGES = 20
+MAX_NOTE_LETTERS = 255  # letters of a program's name
 
 
 def run(options: Namespace, output: Output) -> int:
@@ -139,11 +139,11 @@ class Run:
         options = self._options
         until = None if options.timeout is None else clock.now() + options.timeout
         capacity = options.capacity or (EVERYTHING if options.shared else 1)
-        for _ in range(CHANGES_OF_KIND):
+        for _ in range(MAX_KIND_CHANGES):
             try:
                 return self._attempt(client, capacity, until)
             except SettingsMismatch as mismatch:
-                if options.capacity is not None or mismatch.standing not in KINDS:
+                if options.capacity is not None or mismatch.standing not in LOCK_CAPACITIES:
                     raise
                 capacity = mismatch.standing
         return self._attempt(client, capacity, until)
@@ -152,7 +152,7 @@ class Run:
         """Take a lock, a read-write lock or a semaphore, whichever has this capacity."""
         options, self._capacity = self._options, capacity
         # The program's name alone: its arguments may hold what others must not read.
-        note = formatting.printable(os.path.basename(options.argv[0]))[:LONGEST_NOTE]
+        note = formatting.printable(os.path.basename(options.argv[0]))[:MAX_NOTE_LETTERS]
         blocking = not (options.nonblock or options.once)
         timeout = -1 if until is None or not blocking else max(0.0, until - clock.now())
         common: Any = {"min_hold": options.min_hold or None, "on_lost": self._on_lost, "note": note}

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from interlock.cli.warden import RELAYED
+from interlock.cli.warden import RELAYED_SIGNALS
 
 ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 """Signals that end this process by default.
@@ -48,7 +48,7 @@ class Signals:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
         self._act = act
-        for number in RELAYED:
+        for number in RELAYED_SIGNALS:
             self._handle(number)
 
     def stop(self) -> None:

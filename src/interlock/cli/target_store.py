@@ -11,8 +11,8 @@ from interlock.cli.formatting import printable
 from interlock.cli.output import Output
 from interlock.errors import StoreUnfit
 
-LOOK_EVERY = 0.25  # seconds between two looks for a lock file that does not exist yet
-NAME_IT = "to share locks with other users, name the store with --url or $INTERLOCK_URL"
+FILE_POLL_PERIOD_S = 0.25  # seconds between two looks for a lock file that does not exist yet
+NAME_THE_STORE = "to share locks with other users, name the store with --url or $INTERLOCK_URL"
 
 
 def open_existing(url: str | None) -> Client:
@@ -30,7 +30,7 @@ def await_existing(url: str | None, output: Output) -> Client:
         sentence = f"{path} does not exist yet, so nothing is locked in it; waiting for it; {_advice(url)}"
         output.warn(printable(sentence))
         while _is_missing(path):
-            time.sleep(LOOK_EVERY)
+            time.sleep(FILE_POLL_PERIOD_S)
     return connect(url)
 
 
@@ -55,7 +55,7 @@ def _is_missing(path: str) -> bool:
 
 
 def _advice(url: str | None) -> str:
-    return f"{whose()}; {NAME_IT}" if is_default(url) else "check --url and $INTERLOCK_URL"
+    return f"{whose()}; {NAME_THE_STORE}" if is_default(url) else "check --url and $INTERLOCK_URL"
 
 
 def name(url: str | None) -> str:
@@ -82,7 +82,7 @@ def under_sudo(url: str | None) -> str:
         return ""
     return (
         f"under sudo the store is {name(url)}, the file of {_user()}, not that of {printable(caller)}; "
-        f"{NAME_IT}"
+        f"{NAME_THE_STORE}"
     )
 
 

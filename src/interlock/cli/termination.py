@@ -13,7 +13,7 @@ import math
 
 from interlock.errors import InvalidSetting
 
-LONGEST_DEFAULT = 10.0
+MAX_DEFAULT_GRACE_S = 10.0
 
 
 def margin(ttl: float) -> float:
@@ -31,7 +31,7 @@ def checked_grace(grace: float | None, ttl: float) -> float:
     it.
     """
     if grace is None:
-        return min(LONGEST_DEFAULT, ttl / 4)
+        return min(MAX_DEFAULT_GRACE_S, ttl / 4)
     # A lease is renewed at a third of its ttl. With more than half of it kept for ending, a renewal
     # that is a little late would end a healthy command.
     if not (0 <= grace <= ttl / 2 and math.isfinite(grace)):

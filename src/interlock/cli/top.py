@@ -13,14 +13,17 @@ from interlock.cli.frame import Snapshot, compose
 from interlock.cli.output import Output
 from interlock.cli.screen import Screen
 from interlock.cli.signals import Interrupted
-from interlock.cli.watch import PART_OF_THE_TIME
+from interlock.cli.watch import PAUSE_PER_POLL
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue
 
-MOST_CLAIMS = 50  # of one resource that are asked for: more are not shown
-MOST_RESOURCES = 200
-WIDTH = 100  # of plain text
-NAP = 0.1  # seconds after which a new size of the terminal is seen, at the latest
+# More are neither asked for nor shown.
+MAX_CLAIMS_PER_RESOURCE = 50
+MAX_RESOURCES = 200
+# Columns of a picture that is no terminal's.
+PLAIN_WIDTH = 100
+# A new size of the terminal is seen at most this much later.
+RESIZE_POLL_S = 0.1
 
 
 def top(options: Namespace, output: Output) -> int:
@@ -54,9 +57,8 @@ def _print(snapshots: Snapshots, options: Namespace, output: Output) -> None:
             found = [json_output.of_queue(queue) for queue in snapshot.queues]
             output.document({"at": round(time.time(), 3), "store": snapshot.store, "resources": found})
         else:
-            width = output.width or max(
-                WIDTH, len(snapshot.store) + WIDTH // 2
-            )  # a name that is cut cannot be copied
+            # At least the name of the store: a name that is cut cannot be copied.
+            width = output.width or max(PLAIN_WIDTH, len(snapshot.store) + PLAIN_WIDTH // 2)
             for line in compose(snapshot, snapshots.full, width, None):
                 output.line(screen.text(line, output))
         if options.once:
@@ -74,7 +76,7 @@ def _draw(snapshots: Snapshots, drawn: Screen, output: Output) -> None:
             if size != output.size:
                 size = output.size
                 drawn.draw(compose(snapshot, snapshots.full, *size))
-            time.sleep(min(NAP, max(0.0, until - clock.now())))
+            time.sleep(min(RESIZE_POLL_S, max(0.0, until - clock.now())))
 
 
 class Snapshots:
@@ -98,15 +100,17 @@ class Snapshots:
                 if last is None:
                     raise  # more likely a mistake in the URL than an outage
                 trouble = f"as of {last.time}: {formatting.printable(str(error))}"
-            self.pause = max(self._every, (clock.now() - began) * PART_OF_THE_TIME)
+            self.pause = max(self._every, (clock.now() - began) * PAUSE_PER_POLL)
             yield last._replace(trouble=trouble)
 
     def _take(self) -> Snapshot:
         names = list(self._client.scan(self._prefix))
-        found = [self._client.inspect(name, limit=MOST_CLAIMS) for name in names[:MOST_RESOURCES]]
+        found = [self._client.inspect(name, limit=MAX_CLAIMS_PER_RESOURCE) for name in names[:MAX_RESOURCES]]
         queues = [queue for queue in found if queue.standings]
         self._remember(queues)
-        cut_off = frozenset(queue.resource for queue in queues if len(queue.standings) >= MOST_CLAIMS)
+        cut_off = frozenset(
+            queue.resource for queue in queues if len(queue.standings) >= MAX_CLAIMS_PER_RESOURCE
+        )
         count = len(names) - len(found) + len(queues)
         return Snapshot(self._store, time.strftime("%H:%M:%S"), queues, cut_off, count)
 

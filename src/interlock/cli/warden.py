@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 from interlock._support import clock
 from interlock.cli import process_tree, termination
 
-RELAYED = tuple(
+RELAYED_SIGNALS = tuple(
     getattr(signal, name)
     for name in (
         "SIGTERM",
@@ -44,15 +44,18 @@ RELAYED = tuple(
     )
     if hasattr(signal, name)
 )
-HELD_OFF = (*RELAYED, *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU") if hasattr(signal, name)))
+BLOCKED_SIGNALS = (
+    *RELAYED_SIGNALS,
+    *(getattr(signal, name) for name in ("SIGTTIN", "SIGTTOU") if hasattr(signal, name)),
+)
 """Blocked in the warden, which must not stop or end with the rest of its group: see `Warden._relay`."""
-OPPOSITE: dict[int, int] = (
+OPPOSITE_SIGNAL: dict[int, int] = (
     {signal.SIGTSTP: signal.SIGCONT, signal.SIGCONT: signal.SIGTSTP} if hasattr(signal, "SIGTSTP") else {}
 )
 
-LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
-INHERITED = 100  # the least number of the descriptor that a command inherits
-PATIENCE = 5.0  # seconds with processes that do not even die of SIGKILL
+MAX_SLEEP_S = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+MIN_INHERITED_DESCRIPTOR = 100  # the least number of the descriptor that a command inherits
+KILL_TIMEOUT_S = 5.0  # seconds with processes that do not even die of SIGKILL
 
 
 class Duty(NamedTuple):
@@ -104,7 +107,7 @@ class Warden:
                     os.read(bell, 4096)
                 if self._orders in ready and not self._obey():  # the holder has gone: nobody renews any more
                     process_tree.send(self._below(), signal.SIGKILL)
-                    process_tree.kill_below(os.getpid(), PATIENCE)
+                    process_tree.kill_below(os.getpid(), KILL_TIMEOUT_S)
                     break
                 self._reap()
                 self._keep_time()
@@ -135,9 +138,8 @@ class Warden:
             elif word == "until":
                 self._deadline = max(self._deadline, float(values[0]))
             elif word == "lost":
-                self._end(
-                    clock.now() + self._duty.grace
-                )  # nothing to be in time for any more: the whole grace
+                # There is nothing to be in time for any more, so the command gets the whole grace.
+                self._end(clock.now() + self._duty.grace)
             elif word == "signal":
                 self._relay(int(values[0]))
         return True
@@ -211,7 +213,7 @@ class Warden:
             for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores
                 if hasattr(signal, name):
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
-            for number in RELAYED:  # what nohup ignores stays ignored
+            for number in RELAYED_SIGNALS:  # what nohup ignores stays ignored
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
@@ -239,15 +241,15 @@ class Warden:
 
     def _nap(self) -> float:
         if not self._child:
-            return LONGEST_NAP
+            return MAX_SLEEP_S
         if self._killing:
-            return process_tree.KILL_AGAIN
+            return process_tree.KILL_PERIOD_S
         end = (
             termination.term_at(self._deadline, self._duty.ttl, self._duty.grace)
             if self._kill_at is None
             else self._kill_at
         )
-        return min(LONGEST_NAP, max(0.0, end - clock.now()))
+        return min(MAX_SLEEP_S, max(0.0, end - clock.now()))
 
     def _keep_time(self) -> None:
         if not self._child or (self._status is not None and self._kill_at is None):
@@ -293,7 +295,11 @@ def _lock_liveness_byte(path: str, byte: int) -> None:
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = os.open(path, os.O_RDONLY)
-    high = fcntl.fcntl(opened, fcntl.F_DUPFD, min(INHERITED, limit // 2) if limit > 0 else INHERITED)
+    high = fcntl.fcntl(
+        opened,
+        fcntl.F_DUPFD,
+        min(MIN_INHERITED_DESCRIPTOR, limit // 2) if limit > 0 else MIN_INHERITED_DESCRIPTOR,
+    )
     lock(high, byte)
     os.close(opened)
 
@@ -309,7 +315,7 @@ def _came_here_too(number: int) -> bool:
     if number in pending:
         _discard(number)
         return True
-    return number in OPPOSITE and OPPOSITE[number] in pending
+    return number in OPPOSITE_SIGNAL and OPPOSITE_SIGNAL[number] in pending
 
 
 def _discard(number: int) -> None:

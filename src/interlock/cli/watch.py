@@ -13,11 +13,12 @@ from interlock.cli.output import Output
 from interlock.errors import StoreUnavailable
 from interlock.model import Queue, Standing
 
-LOOK_EVERY = 0.5  # seconds; no store can say which of all its resources has changed
-PART_OF_THE_TIME = (
-    5  # looking takes at most one of so many parts of it, so that a large store can do other things
-)
-TRY_AGAIN = 1.0  # seconds after which a store that did not answer is asked again
+# No store can say which of all its resources has changed.
+POLL_PERIOD_S = 0.5
+# The pause is so many times as long as the poll, so that a large store can do other things.
+PAUSE_PER_POLL = 5
+# After it, a store that did not answer is asked again.
+RETRY_PAUSE_S = 1.0
 COLOURS = {"holds": "green", "waits": "yellow", "left": "dim", "says": "bold", "lingers": "yellow"}
 
 
@@ -53,7 +54,7 @@ def everything(client: Client, seen: dict[str, Queue]) -> Iterator[Queue | None]
             else:
                 seen.pop(name, None)
         yield None
-        time.sleep(max(LOOK_EVERY, (clock.now() - began) * PART_OF_THE_TIME))
+        time.sleep(max(POLL_PERIOD_S, (clock.now() - began) * PAUSE_PER_POLL))
 
 
 def persistent(
@@ -75,7 +76,7 @@ def persistent(
             if not silent:
                 output.warn(f"{formatting.printable(str(error))}; trying again until it answers")
             silent = True
-            time.sleep(TRY_AGAIN)
+            time.sleep(RETRY_PAUSE_S)
 
 
 def follow(queues: Iterator[Queue], output: Output) -> None:
