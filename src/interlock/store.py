@@ -298,6 +298,15 @@ class Store(Register, Protocol):
         """
         ...
 
+    def on_session_shortened(self, call: Callable[[float, float], None]) -> None:
+        """Arrange that `call` is called when a session ends sooner than was answered so far: with the instant
+        from which its time counts, and the seconds that it lives from then, unless it is renewed.
+
+        `call` may be called on any thread. It returns at once and does not use the store; no lease counts on
+        more from then on.
+        """
+        ...
+
     def part(self, resource: str) -> str:
         """Name the part of the store that keeps this resource; "" if the store has only one part.
 
@@ -379,6 +388,9 @@ class StoreDefaults:
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         """Never calls: claims lapse one by one."""
+
+    def on_session_shortened(self, call: Callable[[float, float], None]) -> None:
+        """Never calls: what was answered stays true."""
 
     def part(self, resource: str) -> str:
         """The only one."""

@@ -63,3 +63,34 @@ def test_it_says_when_the_next_write_would_help() -> None:
     assert writes.next_proof() is None
     writes.confirm(103.0, 103.5)
     assert writes.next_proof() == 105.5
+
+
+def test_a_connection_that_negotiates_less_shortens_the_session_from_its_beginning() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    assert writes.renegotiated(2.0, asked=103.0)
+    assert (writes.timeout, writes.ends) == (2.0, 105.0)
+
+
+def test_a_session_that_ends_sooner_anyway_lives_no_longer_for_a_new_connection() -> None:
+    """That the server has asked the leader is not proved: the leader may be deposed by then."""
+    writes = ConfirmedWrites(T, 100.0)
+    writes.renegotiated(2.0, asked=107.0)
+    assert writes.ends == 108.0
+
+
+def test_a_longer_timeout_counts_for_writes_of_its_own_connection_only() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    writes.confirm(102.0, 102.1)
+    assert not writes.renegotiated(4 * T, asked=104.0)
+    assert writes.ends == 100.0 + T
+    writes.confirm(105.0, 105.1)
+    writes.confirm(105.1 + 4 * T * APART, 114.0)
+    assert writes.ends == 105.0 + 4 * T
+
+
+def test_the_same_timeout_changes_nothing() -> None:
+    writes = ConfirmedWrites(T, 100.0)
+    writes.confirm(102.0, 102.1)
+    assert not writes.renegotiated(T, asked=104.0)
+    writes.confirm(105.0, 105.1)
+    assert writes.ends == 102.0 + T

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,9 +43,9 @@ from interlock.errors import (
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
 from interlock.testing.servers.process import free_port
-from interlock.testing.servers.zookeeper import Servers, running
+from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from interlock.urls import open_store
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, until_renewed
 from tests.zookeeper.stores import expire, link_of
 
 
@@ -565,3 +568,75 @@ def test_an_interrupt_when_the_connection_has_just_begun_leaves_one_connection(
         with client.lock("x", timeout=PATIENCE):
             pass
     until(lambda: not connections() - before)
+
+
+def restarted_with(ensemble: Ensemble, number: int, longest: float) -> None:
+    """Restart a server that permits no longer session than so many seconds."""
+    node = ensemble.nodes[number]
+    node.kill()
+    node._extra = [f"maxSessionTimeout={longest * 1000:.0f}"]
+    node.configure([])
+    node.start()
+    ensemble.ready()
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_server_that_permits_a_shorter_session_shortens_all_leases_at_once(renew: bool) -> None:
+    """They kept their deadlines, while the leader ended the session after the shorter time."""
+    with running(1) as ensemble, interlock.connect(ensemble.url("a", session=30), ttl=30) as client:
+        leases = [client.lock(f"x{number}", renew=renew).acquire() for number in range(3)]
+        own = client.lock("own", ttl=1.5).acquire()
+        held = [lease for lease in (*leases, own) if lease is not None]
+        restarted_with(ensemble, 0, 4)
+        session = link_of(client).session
+        assert session is not None
+        until(lambda: session.timeout == 4.0)
+        assert max(lease.remaining() for lease in held) <= 4.0
+        if renew:  # they are renewed for so long, in time
+            until(lambda: all(lease.state is State.HELD and lease.ttl == 4.0 for lease in leases if lease))
+            for _ in range(3):
+                until_renewed(*(lease for lease in leases if lease is not None))
+        ensemble.nodes[0].freeze()
+        with at_most(4.0 + 0.5):
+            for lease in held:
+                until(lambda lease=lease: lease.state is State.LOST)  # type: ignore[misc]
+        assert link_of(client).session is session, "no session was lost, only its time was over"
+
+
+def test_a_stopped_holder_of_a_shortened_session_knows_its_end_when_it_wakes() -> None:
+    """Stopped while it was connected with the shorter timeout: its first check may not pass on the old deadline."""
+    program = (
+        "import interlock, sys, time\n"
+        "client = interlock.connect(sys.argv[1], ttl=30)\n"
+        "lease = client.lock('x').acquire()\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "try:\n"
+        "    lease.check()\n"
+        "    print('passed', flush=True)\n"
+        "except interlock.LeaseLost:\n"
+        "    print('lost', flush=True)\n"
+    )
+    with running(1) as ensemble, interlock.connect(ensemble.url("a", session=30)) as other:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", program, ensemble.url("a", session=30)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with holder:
+            try:
+                assert holder.stdout is not None
+                assert holder.stdin is not None
+                assert holder.stdout.readline() == "held\n"
+                restarted_with(ensemble, 0, 2)
+                until(lambda: ensemble.nodes[0].word("cons").count("to=2000") >= 1)
+                time.sleep(0.5)  # it is connected; it learns that a moment later
+                holder.send_signal(signal.SIGSTOP)
+                assert other.lock("x").acquire(timeout=PATIENCE)
+                holder.stdin.write("check\n")
+                holder.stdin.flush()
+                holder.send_signal(signal.SIGCONT)
+                assert holder.stdout.readline() == "lost\n"
+            finally:
+                holder.kill()

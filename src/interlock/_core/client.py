@@ -16,6 +16,7 @@ from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.settings import USUAL
 from interlock._core.states import FINAL
 from interlock._core.terms import Terms
+from interlock._support.record import record
 from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable, WouldDeadlock
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.store import Store
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 CLOSING = 5.0  # seconds that closing may take
 TAKING_BACK = 0.5  # seconds in which a closed client takes back the claims of attempts that got no answer
 DRAINING = 1.0  # seconds for which waiters ask for nothing because their process is about to end
+
+
+@record
+class Shortened:
+    """A session was found to end sooner than the store had answered."""
+
+    found: float  # when; what the store was asked before knows nothing of it
+    since: float  # from when its time counts
+    seconds: float
 
 
 class Client:
@@ -58,6 +68,7 @@ class Client:
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.mutex = runtime.mutex()
+        self.shortened: Shortened | None = None  # what was last found of its session
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
         self.releasing: dict[Lease, None] = {}  # leases that the store is being asked to release
@@ -77,7 +88,20 @@ class Client:
         doubt, lose = WeakMethod(self.keeper.doubt), WeakMethod(self.keeper.lose)
         store.on_doubt(lambda: _called(doubt()))
         store.on_session_lost(lambda ids: _called(lose(), ids))
+        shorten = WeakMethod(self._shorten)
+        store.on_session_shortened(lambda since, seconds: _called(shorten(), since, seconds))
         finalize(self, self.keeper.stop_soon).atexit = False
+
+    def _shorten(self, since: float, seconds: float) -> None:
+        """Have no lease count on more than so many seconds from `since`: the session that carries the claims
+        ends then. For any thread.
+        """
+        # First: a lease that is entered from here on has looked there.
+        self.shortened = Shortened(self.runtime.now(), since, seconds)
+        with self.mutex:
+            for lease in (*self.cohorts.lenders(), *self.leases):
+                lease._on_session_shortened(since, seconds)
+        self.keeper.deadlines_moved()
 
     def emit(self, event: events.Event) -> None:
         """Call the listener on the caller's thread; never on the keeper's, which a slow listener would

@@ -335,6 +335,10 @@ class Cohorts:
                 turn.holder = heir  # from here on the claim is the heir's, whatever interrupts us
                 return
 
+    def lenders(self) -> list[Lease]:
+        """The leases whose claims were passed on to heirs that have no lease yet. Under the mutex."""
+        return [heir.turn.lender for heir in self._passing if heir.turn is not None]
+
     def take_place(self, lease: Lease) -> Claim | None:
         """The place that was left behind the claim of this lease, for its last holder to remove."""
         turn = lease._turn

@@ -130,6 +130,10 @@ class Holding:
                     next_head = client.cohorts.arrived(attempt)
                 self.leases[lease] = client.leases[lease] = None
         client.keeper.keep(lease, due)
+        shortened = client.shortened
+        if shortened is not None and turn is None and lease._counts_from < shortened.found:
+            lease._on_session_shortened(shortened.since, shortened.seconds)
+            client.keeper.keep(lease)
         if next_head is not None:
             next_head.call()
         if client.wants_all_events():

@@ -204,6 +204,16 @@ class Keeper:
             if ids is None or pending.id in ids:
                 self._pending.pop(pending, None)
 
+    def deadlines_moved(self) -> None:
+        """Look at all deadlines anew, for some are sooner now, and have everything verified. For any thread."""
+        with self._mutex:
+            self._absorb()
+            self._by_deadline = [
+                (kept.deadline, next(self._order), kept) for kept in self._live if kept.deadline != NEVER
+            ]
+            heapq.heapify(self._by_deadline)
+        self.doubt()
+
     def drop(self, kept: Renewable) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
         if self.young.pop(kept, self) is None:

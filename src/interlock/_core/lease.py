@@ -390,6 +390,15 @@ class Lease:
         """The session that carried the claim has ended."""
         self._move(LeaseEvent.REFUSED, "session")
 
+    def _on_session_shortened(self, since: float, seconds: float) -> None:
+        """The session that carries the claim lives only for so many seconds from `since` on: so does the
+        lease, and it is renewed as often as that asks for.
+        """
+        with self._holding.client.mutex:
+            if seconds < self._claim.ttl:
+                self._claim = replaced(self._claim, ttl=seconds)
+            self._deadline = min(self._deadline, timing.deadline(since, seconds))
+
     def _left_behind(self) -> bool:
         return False  # a lost lease's claim is released by `Holding.lost`
 
@@ -407,6 +416,9 @@ class Lease:
                 self._claim, self._unsigned = replaced(self._claim, who=self._unsigned), None
             if self._turn is not None:
                 self._turn.answered = max(self._turn.answered, asked)
+            shortened = self._holding.client.shortened
+            if shortened is not None and asked < shortened.found:  # by what the store knew before
+                until = min(until, timing.deadline(shortened.since, shortened.seconds))
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][LeaseEvent.RENEWED]
 

@@ -256,6 +256,9 @@ class Faulty:
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         self._store.on_session_lost(call)
 
+    def on_session_shortened(self, call: Callable[[float, float], None]) -> None:
+        self._store.on_session_shortened(call)
+
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
         self._store.expect_ttl(ttl, at_most=at_most)
 

@@ -14,6 +14,12 @@ was answered half a tick before.
 The servers' shortest session is two ticks unless somebody has set less, so a quarter of the timeout is at
 least half a tick. One more thing counts by itself: the beginning of a session is a write that the leader
 itself enters in its table.
+
+Each connection negotiates the timeout anew, because servers may permit different ones. The server tells the
+leader, which counts from then on with the new timeout, even if the session would have lived longer with the
+old one. Whether the leader has heard of it is not proved; but either it has, after the connection was asked
+for, or the session lives as long as before. So it lives up to the sooner of the two at least. Writes that were
+confirmed on earlier connections prove nothing more.
 """
 
 from __future__ import annotations
@@ -46,6 +52,18 @@ class ConfirmedWrites:
             self.counts_from = max(self.counts_from, unproved.popleft()[0])
         if not unproved or answered >= unproved[-1][1] + self.timeout * GRAIN:
             unproved.append((sent, answered))
+
+    def renegotiated(self, timeout: float, asked: float) -> bool:
+        """Note what a new connection has negotiated, which was asked for at this instant; return whether the
+        session ends sooner than was known.
+        """
+        if timeout == self.timeout:
+            return False
+        before = self.ends
+        ends = min(before, asked + timeout)
+        self._unproved = deque()
+        self.timeout, self.counts_from = timeout, ends - timeout
+        return ends < before
 
     @property
     def ends(self) -> float:

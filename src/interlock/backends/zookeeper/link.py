@@ -183,6 +183,7 @@ class Link:
         self.paths = Paths(address.chroot)
         self.on_doubt: list[Callable[[], None]] = []
         self.on_session_lost: list[Callable[[Collection[str] | None], None]] = []
+        self.on_session_shortened: list[Callable[[float, float], None]] = []
         self.on_session: list[
             Callable[[float], None]
         ] = []  # called with the timeout that the servers have granted
@@ -315,7 +316,7 @@ class Link:
                 raise
             self.pace.reached(self.now() - asked)
             self.trips.append(self.now() - asked)  # a first guess; more than one trip, and a quorum's write
-            self._on_connected(made, read_timeout * 1.5 / 1000, asked if is_new else None)
+            self._on_connected(made, read_timeout * 1.5 / 1000, asked, is_new)
             return read_timeout, connect_timeout
 
         def _send_ping(connect_timeout: float) -> None:
@@ -367,16 +368,25 @@ class Link:
         broken = isinstance(error, (BrokenPipeError, ConnectionResetError))
         self._why_not = f" ({type(error).__name__}: {error}){HUNG_UP if broken else NOT_THERE}"
 
-    def _on_connected(self, made: Any, timeout: float, began: float | None) -> None:
+    def _on_connected(self, made: Any, timeout: float, asked: float, is_new: bool) -> None:
+        shorter = other_timeout = False
         with self.mutex:
             if self._client is not made:
                 return  # it was given up, and ends
             session = self.session
             if session is None or session.number != made._session_id:
                 # A session of which we do not know when it began is proved by its writes alone.
-                began = self.now() - timeout if began is None else began
-                self.session = Session(made._session_id, ConfirmedWrites(timeout, began), self.now())
+                began = asked if is_new else self.now() - timeout
+                session = Session(made._session_id, ConfirmedWrites(timeout, began), self.now())
+                self.session = session
+            elif other_timeout := timeout != session.timeout:
+                shorter = session.writes.renegotiated(timeout, asked)
             self._connected = True
+        if shorter:
+            for shorten in self.on_session_shortened:
+                shorten(session.writes.counts_from, timeout)
+        if other_timeout:
+            self.beat(session, None)  # what was confirmed on earlier connections proves nothing more
         for tell in self.on_session:
             tell(timeout)
         self._wake()

@@ -85,6 +85,9 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
     def on_doubt(self, call: Callable[[], None]) -> None:
         self._link.on_doubt.append(call)
 
+    def on_session_shortened(self, call: Callable[[float, float], None]) -> None:
+        self._link.on_session_shortened.append(call)
+
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
         self._link.on_session_lost.append(call)
 
