@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from interlock.backends.etcd.address import Endpoint
-from interlock.backends.etcd.errors import status_error
+from interlock.backends.etcd.errors import NotAuthenticated, status_error
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.grpc import OK, UNAVAILABLE, Call, Status, framed, head
 from interlock.backends.etcd.wire.http2 import Connection, Stream, literal
@@ -167,15 +167,18 @@ class MemberConnection(ABC):
 
     def _check_opened(self, group: WatchGroup) -> None:
         """Raise if the watches were refused: the token in the headers of their stream may have expired."""
-        if group.ended:
+        why = group.ended
+        if why:
             self._credentials.forget(self._watch_token)
             stream, watching = self._watch_stream, self._watching
             if stream is not None and watching is not None and group.stream is watching:
                 self._watch_stream = self._watching = None
                 self._core.reset(stream)
-                # All who watch on it look again.
-                watching.on_failure("its stream was given up", processed=True)
-            raise status_error(self.place, Status(UNAVAILABLE, group.ended))
+                # All who watch on it look again; those whose watches it has not confirmed yet learn why.
+                watching.on_failure(why, processed=True)
+            if group.refused:  # the caller looks again, and logs in for that, or learns that it has no right
+                raise NotAuthenticated(why)
+            raise status_error(self.place, Status(UNAVAILABLE, why))
 
     def _silence(self, now: float) -> float:
         """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out

@@ -25,7 +25,7 @@ class Watched:
 class WatchGroup:
     """What one waiter watches. `wake` is called when `ready`, `fired` or `ended` may have changed."""
 
-    __slots__ = ("ended", "fired", "hit", "numbers", "opening", "stream", "wake")
+    __slots__ = ("ended", "fired", "hit", "numbers", "opening", "refused", "stream", "wake")
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self.stream: WatchStream | None = None  # on which it watches
@@ -34,6 +34,7 @@ class WatchGroup:
         self.fired = False  # something has changed, or may have
         self.hit: dict[int, int] = {}  # watches that told of a change, each with the last one's revision
         self.ended = ""  # why nothing is heard any more
+        self.refused = False  # without a reason: the token is old, or there is no right
         self.wake = wake
 
     @property
@@ -95,7 +96,7 @@ class WatchStream(Call):
         say which it refuses.
         """
         for group in {group for group in self._groups.values() if not group.ready}:
-            group.ended = "the server has refused the watch"
+            group.ended, group.refused = "the server has refused the watch", True
             group.wake()
 
     def on_failure(self, why: str, processed: bool) -> None:
