@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.backends.etcd.errors import Denied, NotAuthenticated
+from interlock.backends.etcd.errors import Denied, NotAuthenticated, status_error
 from interlock.backends.etcd.transport.aio import AsyncConnection
 from interlock.backends.etcd.transport.blocking import BlockingConnection
+from interlock.backends.etcd.wire.grpc import Status
 from interlock.backends.etcd.wire.messages import AUTHENTICATE, STATUS
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.errors import InterlockError, InvalidURL, StoreUnavailable, StoreUnfit
-from interlock.testing.lag import stretched
+from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.etcd import EtcdCluster, running
 from interlock.testing.servers.process import free_port
 from interlock.testing.servers.proxy import Proxy
@@ -34,7 +35,20 @@ from tests.patience import PATIENCE, until
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[EtcdCluster]:
     """One member with users: root, ours, and one without rights. Tokens live for a second."""
-    with running(1, ("--auth-token-ttl", "1")) as cluster:
+    with with_users("--auth-token-ttl", "1") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[EtcdCluster]:
+    """The same, where a login costs the server almost nothing."""
+    with with_users("--auth-token-ttl", "1", "--bcrypt-cost", "4") as cluster:
+        yield cluster
+
+
+@contextmanager
+def with_users(*options: str) -> Iterator[EtcdCluster]:
+    with running(1, options) as cluster:
         cluster.ctl("user", "add", "root:rootpw")
         cluster.ctl("role", "add", "locks")
         cluster.ctl("role", "grant-permission", "locks", "readwrite", "interlock", "--prefix=true")
@@ -371,3 +385,55 @@ def test_a_wrong_password_is_told_once_and_nothing_is_said_of_claims(
         with pytest.raises(StoreUnfit, match="password"):
             client.lock("x").acquire()
     assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_wait_whose_token_has_expired_logs_in_again(quick: EtcdCluster, asynchronous: bool) -> None:
+    """It ended with "its stream was given up", for the refusal was written over before it was read."""
+    url = quick.url(login="ours:s3cret@")
+    if asynchronous:
+
+        async def main() -> None:
+            async with aio.connect(url) as client:
+                for _ in range(3):
+                    assert not await client.event("told").wait(0.2)
+                    client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+
+        asyncio.run(main())
+        return
+    with interlock.connect(url) as client:
+        for _ in range(3):
+            assert not client.event("told").wait(0.2)
+            client._core.store._side.transport._credentials.accept(b"no.such.token")  # type: ignore[attr-defined]
+            with ThreadPoolExecutor(2) as pool:  # one of them opens the stream, and the other waits on it
+                assert not any(pool.map(lambda name: client.event(name).wait(0.2), ("one", "two")))
+            time.sleep(1.5)  # the token expires, and a stream of watches may not be opened with it
+            assert not client.event("told").wait(0.2)
+
+
+def test_users_and_roles_that_are_changed_again_and_again_are_no_refusal(
+    quick: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change makes the tokens old, and a call that met three of them was refused for good."""
+    with interlock.connect(quick.url(login="ours:s3cret@")) as client:
+        with client.lock("x"):
+            pass
+        real, old = BlockingConnection.call, 5
+
+        async def call(line: BlockingConnection, method: bytes, *rest: Any, **options: Any) -> bytes:
+            nonlocal old
+            if method != AUTHENTICATE and old:
+                old -= 1
+                raise status_error(line.place, Status(3, "etcdserver: revision of auth store is old"))
+            return await real(line, method, *rest, **options)
+
+        monkeypatch.setattr(BlockingConnection, "call", call)
+        with client.lock("x") as lease:
+            lease.check()
+        old = 10**9
+        with at_most(5.0 + 1.0), pytest.raises(StoreUnavailable, match="users or roles change"):
+            client.inspect("x")
+        old = 0
+        with client.lock("y") as lease:
+            old = 5
+            lease.renew()

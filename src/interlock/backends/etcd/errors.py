@@ -26,6 +26,10 @@ class NotAuthenticated(Exception):
     """The server wants a token of an authenticated user, or a newer one."""
 
 
+class OldRevision(NotAuthenticated):
+    """Users or roles have changed since the token was given; nothing was done. It says nothing about the user."""
+
+
 class Compacted(StoreUnavailable):
     """The revision is gone by compaction.
 
@@ -112,7 +116,6 @@ def a_proxy(place: str) -> StoreUnfit:
 _NOT_AUTHENTICATED = (
     "user name is empty",  # authentication was switched on after we connected
     "invalid auth token",
-    "revision of auth store is old",
     "auth: invalid token",
 )
 
@@ -136,6 +139,8 @@ def status_error(place: str, status: Status) -> Exception:
         return LeaseNotFound(said)
     if "lease already exists" in said:
         return LeaseExists(f"{place}: {said}")
+    if "revision of auth store is old" in said:
+        return OldRevision(said)
     if code == grpc.UNAUTHENTICATED or any(text in said for text in _NOT_AUTHENTICATED):
         return NotAuthenticated(said)
     if code in (grpc.UNAVAILABLE, grpc.DEADLINE_EXCEEDED, grpc.CANCELLED) or any(

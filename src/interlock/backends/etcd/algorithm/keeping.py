@@ -16,7 +16,14 @@ import time
 
 from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.errors import LeaseExists, LeaseNotFound, NotAuthenticated, NotProcessed, Refused
+from interlock.backends.etcd.errors import (
+    LeaseExists,
+    LeaseNotFound,
+    NotAuthenticated,
+    NotProcessed,
+    OldRevision,
+    Refused,
+)
 from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import PAUSE
 from interlock.backends.etcd.transport.connection import MemberConnection
@@ -112,7 +119,9 @@ async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool
     Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if
     nobody knows.
     """
-    for attempt in range(2):
+    attempt = -1
+    while attempt < 1:
+        attempt += 1
         connection = await side.connection(deadline.left())
         share, token = _share(side, deadline, attempt), connection.token
         asked, sent = side.runtime.now(), time.monotonic()
@@ -126,6 +135,8 @@ async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool
             side.sessions.lose(session)
             raise
         except NotAuthenticated as error:  # perhaps nobody but the keeper has spoken to the server for long
+            if isinstance(error, OldRevision) and not deadline.passed():
+                attempt -= 1  # it says nothing about the user
             await side.transport.log_in_again(
                 connection, error, _time(connection, deadline), attempt + 1, token
             )

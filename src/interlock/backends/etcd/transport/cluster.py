@@ -19,6 +19,7 @@ from interlock.backends.etcd.errors import (
     Denied,
     NotAuthenticated,
     NotProcessed,
+    OldRevision,
     Refused,
     a_proxy,
     nobody,
@@ -137,7 +138,7 @@ class ClusterTransport(ABC):
                 connection.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
-                logins += 1
+                logins += _counts(error, connection, time_left.left())
                 await self.log_in_again(connection, error, left, logins, token)
             except HeldUp:  # nothing was sent, so this says nothing about the member
                 if time_left.left() <= PAUSE:
@@ -354,7 +355,7 @@ class ClusterTransport(ABC):
             try:
                 data = await connection.call(method, request, left)
             except NotAuthenticated as error:
-                logins += 1
+                logins += _counts(error, connection, until - asked)
                 await self.log_in_again(connection, error, left, logins, token)
             except Denied:
                 if method != messages.STATUS:
@@ -411,6 +412,18 @@ def _of_no_lease() -> bytes:
 
 def _nothing(connection: MemberConnection) -> None:
     """Do nothing with a new connection."""
+
+
+def _counts(error: NotAuthenticated, connection: MemberConnection, left: float) -> bool:
+    """Whether a refusal counts against the login.
+
+    An administrator may change users and roles as often as he likes: then there is no bound but the time.
+    """
+    if not isinstance(error, OldRevision):
+        return True
+    if left <= PAUSE:
+        raise Refused(f"{connection.place}: users or roles change again and again ({error})")
+    return False
 
 
 def _no_login(place: str, error: Exception) -> StoreUnfit:
