@@ -415,7 +415,8 @@ class TestSQLite:
         other = interlock.connect(f"sqlite:///{tmp_path}/locks.db") if how == "replaced" else None
         if other is not None:
             later += [other.lock("account:1").acquire()]
-        for shown in ((lease,), ("account:1", lease.token), *((each,) for each in later)):
+        shows: list[tuple[Any, ...]] = [(lease,), ("account:1", lease.token), *((each,) for each in later)]
+        for shown in shows:
             connection.execute("begin")
             with pytest.raises(StoreUnfit, match="deleted or replaced since") as refusal:
                 guards.sql.guard(connection, *shown, absolute=True)

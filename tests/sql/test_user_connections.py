@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
@@ -162,7 +163,7 @@ class BusyAsyncEngine:
     async def raw_connection(self) -> Any:
         self.tries += 1
         if self.tries < 3:
-            raise sqlalchemy.exc.TimeoutError("QueuePool limit")
+            raise exc.TimeoutError("QueuePool limit")
         return SimpleNamespace(driver_connection="connection")
 
 

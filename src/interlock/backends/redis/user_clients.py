@@ -8,7 +8,7 @@ and the lock would be where none of the user's programs looks for it.
 from __future__ import annotations
 
 from abc import ABC
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, cast
 
 from interlock.errors import Unsupported
 
@@ -32,7 +32,7 @@ def check_client(client: Any) -> None:
         )
     _check_connect_func(pool.connection_kwargs)
     _check_connection_class(pool.connection_class)
-    _check_pool(pool, type(pool))
+    _check_pool(pool, cast("type[object]", type(pool)))
 
 
 def check_cluster(client: Any) -> None:
