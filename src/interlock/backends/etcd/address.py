@@ -1,4 +1,4 @@
-"""Where the members of an etcd cluster are, and how to log in: what a URL says, as data.
+"""The members of an etcd cluster and the login, as a URL names them.
 
 etcd://user:password@host1:2379,host2:2379,host3:2379?prefix=interlock/
 etcds://host1,host2,host3?cacert=/etc/ca.pem&cert=/etc/client.pem&key=/etc/client-key.pem
@@ -33,7 +33,7 @@ class Endpoint:
 
     @property
     def place(self) -> str:
-        """As errors name it."""
+        """Its name in errors."""
         return f"{self.scheme}://{self.authority}"
 
 

@@ -95,7 +95,7 @@ def not_sent(place: str, seconds: float) -> HeldUp:
 
 
 def reason(error: ProtocolError | MalformedMessage) -> str:
-    """What is wrong with what a server has sent."""
+    """Why what a server has sent cannot be read, in a few words."""
     return error.why if isinstance(error, MalformedMessage) else str(error)
 
 

@@ -1,4 +1,4 @@
-"""Where an ensemble is and how to speak to it: from a URL, or from a user's own KazooClient."""
+"""The servers of an ensemble and how to speak to them: from a URL, or from a user's own KazooClient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wait hears: events of the nodes that it watches.
+"""The events that a wait hears, of the nodes that it watches.
 
 A waiter watches its folder, too. The node of a claim that lingers takes the place of the claim's own node,
 ahead of those who wait already; whoever makes such a node writes to the folder in the same step, before it

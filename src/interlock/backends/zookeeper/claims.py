@@ -213,10 +213,9 @@ class Claims(Operators, Releases):
         return Busy(answer.ahead, answer.retry_after, holder)
 
     async def _waits_on(self, own: OwnClaim, deadline: Deadline) -> bool:
-        """Whether a claim far back in the queue of a lock, and what it waits for, stand as before. Its turn
-        is not near.
+        """Whether a claim far back in the queue of a lock, and the claim it waits for, stand as before.
 
-        Thousands who wait would otherwise list thousands, every few seconds. What they say of their place is
+        Thousands who wait would otherwise list thousands, every few seconds. The places that they name are
         old then.
         """
         fresh = self._runtime.now() < own.read_at + own.ahead / FAR_AHEAD * READ_EVERY_S

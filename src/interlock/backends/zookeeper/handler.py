@@ -1,4 +1,4 @@
-"""What kazoo asks of its environment: threads, sockets, events. One thread for each client, instead of
+"""The environment that kazoo asks for: threads, sockets, events. One thread for each client, instead of
 kazoo's three.
 
 kazoo's own handler hands replies and watch events to two worker threads, because it does not know what a
@@ -23,7 +23,7 @@ class TimedOut(Exception):
 
 
 class Event:
-    """As `threading.Event`, for those who never wait for it: kazoo does so only where it is set already,
+    """A `threading.Event` for callers that never wait for it: kazoo does so only where it is set already,
     before it starts.
     """
 
@@ -124,7 +124,7 @@ def _secured(
     verify_certs: bool,
     check_hostname: bool,
 ) -> SSLContext:
-    """What TLS needs.
+    """The TLS context of a connection.
 
     The files are read for each connection, because certificates are replaced now and then.
     """

@@ -30,7 +30,7 @@ SECRET_REQUESTS = (serialization.Auth, serialization.SASL)
 
 
 class _Quiet(Logger):
-    """Where kazoo writes: to the logger `interlock.kazoo`, at the level DEBUG at most.
+    """The log of kazoo: it goes to the logger `interlock.kazoo`, at the level DEBUG at most.
 
     kazoo warns of every attempt to connect that fails, twice a second. interlock says once what it means: the
     leases that are in doubt, the call that failed.

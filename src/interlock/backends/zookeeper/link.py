@@ -66,7 +66,7 @@ REFUSING = (
 
 
 class Answer:
-    """What kazoo settles when a request is answered, on the thread of the connection."""
+    """The future that kazoo settles when a request is answered, on the thread of the connection."""
 
     __slots__ = ("_link", "_request", "_sent", "done", "error", "signal", "then", "value")
 
@@ -605,7 +605,7 @@ def _stop(started: Any) -> None:
 
 
 def _written_at(request_type: int, value: Any) -> float | None:
-    """When a write was applied, by the servers' clock; None if its answer does not say."""
+    """The instant at which a write was applied, by the servers' clock; None if its answer does not say."""
     if request_type == serialization.SetData.type:
         return float(value.mtime) / 1000
     if request_type == serialization.Create2.type:

@@ -1,4 +1,4 @@
-"""What a client remembers of its own claims, beside what the servers keep."""
+"""The memory of a client about its own claims, beside what the servers keep."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OwnClaim:
         return bool(self.node) and self.session is session
 
     def data(self) -> bytes:
-        """What its node says to others: how long it stands unheard of, since when it holds, its note and
+        """The data of its node, for others: how long it stands unheard of, since when it holds, its note and
         its owner.
         """
         since = (
@@ -226,7 +226,7 @@ def encode(timeout: float, since: float | None, note: str, who: str) -> bytes:
 
 
 def decode(data: bytes | None) -> tuple[float, float | None, str, str]:
-    """What a claim's node says; nothing of it if the data are not ours."""
+    """The data of a claim's node; empty if they are not ours."""
     try:
         read: Any = json.loads(data or b"")
         timeout, since, note, who = read

@@ -135,7 +135,7 @@ def counts(node: str) -> bool:
 
 @lru_cache(maxsize=2**14)  # a client that waits in a long queue lists the same nodes again and again
 def _read(node: str) -> ClaimNode | tuple[str, int] | None:
-    """What the name of a node says: a claim, the permits that a claim has left, or nothing to us."""
+    """The meaning of a node's name: a claim, the permits that a claim has left, or nothing to us."""
     if claim := CLAIM.fullmatch(node):
         id = unquote(claim["id"])
         return ClaimNode(int(claim["sequence"]), node, id, int(claim["permits"]), int(claim["capacity"]))

@@ -70,7 +70,7 @@ class Renewals(Side):
     async def _standing_paths(
         self, renewals: Sequence[Renewal], session: Session, deadline: Deadline
     ) -> tuple[Collection[str], float]:
-        """Which nodes of these claims stand, and since when that is known."""
+        """The nodes of these claims that stand, and since when that is known."""
         asked = self._runtime.now()
         listing = await self._listing(len(renewals), session, deadline)
         listed, asked = (frozenset[str](), asked) if listing is None else (listing.paths, listing.asked)

@@ -1,5 +1,5 @@
-"""What was removed a short while ago, or will be: evicted claims, deleted registers, claims that linger; in
-one folder that everybody sweeps.
+"""Notes of what was removed a short while ago, or will be: evicted claims, deleted registers, claims that
+linger; in one folder that everybody sweeps.
 
 ZooKeeper has no timer that removes a node. So every note says how long it is to be kept, and whoever writes
 one, and every client that renews, removes those whose time is over, at most once a minute.

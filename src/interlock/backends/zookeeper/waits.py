@@ -154,7 +154,7 @@ class Waits(Claims):
     async def _read_by_path(
         self, own: OwnClaim, bell: Bell, near: Sequence[ClaimNode], version: int, deadline: Deadline
     ) -> set[str] | None:
-        """Which of these nodes have left. The last of them is watched from now on, and so are the claim
+        """The nodes among these that have left. The last of them is watched from now on, and so are the claim
         itself and its folder.
 
         None if some claim has lingered since the queue was listed.

@@ -51,7 +51,7 @@ class Wire:
         return left
 
     def recv(self, most: int) -> bytes:
-        """What has come, at most so much: what is missing of a reply, whose length was read before."""
+        """The bytes that have come, at most so many: the rest of a reply whose length was read before."""
         if most > LONGEST_REPLY:
             raise ConnectionAbortedError(f"the server announces a reply of {most} bytes")
         if self._taken == len(self._read):
@@ -228,8 +228,8 @@ def connection(address: tuple[str, int], timeout: float) -> Any:
 
 
 def original(module: str, name: str, *otherwise: Any) -> Any:
-    """What a module has under this name, before greenlets were put in its place; `otherwise` if it has no
-    such name.
+    """The attribute of a module under this name, before greenlets were put in its place; `otherwise` if it
+    has no such name.
     """
     library = native.green(module)
     if library == "gevent":

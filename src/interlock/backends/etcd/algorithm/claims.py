@@ -336,7 +336,7 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
 
 
 def _at_key(claim: Claim, answer: TxnAnswer) -> ClaimKey | None:
-    """What stands at the key of a claim that has not entered."""
+    """The claim key that stands at the key of a claim that has not entered; None if there is none."""
     kvs = answer.ranged(_after_queue(claim) + 1).kvs
     return ClaimKey(kvs[0]) if kvs else None
 

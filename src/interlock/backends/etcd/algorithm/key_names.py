@@ -31,7 +31,7 @@ class KeyName:
 
 
 class KeyNames:
-    """Which keys are in use. The caller holds a mutex: a key must not be taken twice."""
+    """The keys that are in use. The caller holds a mutex: a key must not be taken twice."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys

@@ -43,8 +43,8 @@ def reader(claim: Claim) -> bool:
 
 
 def waits_for_writers(claim: Claim) -> bool:
-    """Whether it is a reader in a queue: it need not read the other readers. (Who tries once must enter in
-    one step with its read.)
+    """Whether it is a reader in a queue: it need not read the other readers. (A claim that tries once must
+    enter in one step with its read.)
     """
     return claim.queued and reader(claim)
 
@@ -114,7 +114,7 @@ class QueueView:
 
     @classmethod
     def on_entering(cls, claim: Claim, answer: TxnAnswer) -> QueueView:
-        """What a claim sees that has just entered: of a long queue perhaps nothing but its length, see
+        """The view of a claim that has just entered: of a long queue perhaps nothing but its length, see
         `reads_on_entering`.
         """
         if not (claim.queued and exclusive(claim)):
@@ -129,7 +129,7 @@ class QueueView:
 
     @classmethod
     def of_reader(cls, claim: Claim, answer: TxnAnswer) -> QueueView:
-        """What a reader sees: everything if the queue is short, otherwise those ahead that it may have to
+        """The view of a reader: everything if the queue is short, otherwise those ahead that it may have to
         wait for, and itself.
         """
         *others, readers, _, mine = (answer.ranged(place) for place in range(1, 6))
@@ -180,7 +180,7 @@ class QueueView:
         return Busy(ahead, ASK_AGAIN, holder.standing(claim.capacity, True, holder.ttl))
 
     def watched(self, claim: Claim, own: ClaimKey, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
-        """What a waiter must watch: its own key, and what must change first."""
+        """The keys that a waiter must watch: its own, and those that must change first."""
         place = self.place(own.key)
         if exclusive(claim) or place is None:
             ahead = next((claim_key for claim_key in self.tail if claim_key.created < own.created), None)
@@ -194,7 +194,7 @@ class QueueView:
 
 
 def watched_in(claim: Claim, queue: list[ClaimKey], folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
-    """What the last of a queue must watch, of which everything is known."""
+    """The keys that the last of a queue must watch, if all of the queue was read."""
     permits = [claim_key.permits(claim.capacity) for claim_key in queue]
     places = to_watch(permits, len(queue) - 1, claim.capacity)
     if len(places) > 1:  # the first waiter, who watches every holder: one watch of all claims does that

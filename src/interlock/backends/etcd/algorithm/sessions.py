@@ -53,7 +53,7 @@ def step(ttl: float) -> int:
 
 
 class OwnClaim:
-    """What a client knows of one of its claims: the key, the session, and what was answered."""
+    """A claim of this client: its key, its session, and the answers so far."""
 
     __slots__ = ("admitted", "answered", "asking", "created", "entered", "name", "session")
 
@@ -104,7 +104,7 @@ class Session:
 
 
 class Place:
-    """Where a claim of ours waits: since which revision, how many are ahead, and what it must watch.
+    """The place of a claim of ours that waits: its revision, how many are ahead, and the keys to watch.
 
     `next` is its own key if it waits for one claim alone, and that one can only leave: then it is in once
     that has left. It waits in a `crowd` if it entered a long queue, of which it has not read who is ahead:
@@ -216,7 +216,7 @@ class Sessions:
     # ---- claims -------------------------------------------------------------------------
 
     def own(self, id: str, resource: str | None = None) -> OwnClaim | None:
-        """What is known of a claim of this client (on this resource), also if its session was lost."""
+        """A claim of this client (on this resource), also if its session was lost."""
         own = self._by_id.get(id) or self._former.get(id)
         return own if own is None or resource in (None, own.name.resource) else None
 

@@ -21,7 +21,7 @@ AS_BEFORE = 2.0  # or so many times what the connection before it took, if that 
 
 
 class Side:
-    """What an algorithm needs to ask the cluster."""
+    """Sends the requests of the algorithms to the cluster."""
 
     def __init__(
         self, transport: ClusterTransport, runtime: StoreRuntime, keys: Keys, sessions: Sessions

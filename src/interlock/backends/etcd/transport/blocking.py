@@ -85,7 +85,7 @@ class Role:
 
 
 class Gate:
-    """Where one thread waits until it is called; a call before the wait is not lost."""
+    """A thread waits here until it is called; a call before the wait is not lost."""
 
     __slots__ = ("__weakref__", "_lock")
 
@@ -122,7 +122,7 @@ class SharedSocket:
         return bool(self._poll.poll(timeout * 1000))
 
     def receive(self, timeout: float) -> bytes | None:
-        """What has arrived; None if nothing has, empty at the end. Never waits."""
+        """The bytes that have arrived; None if none have, empty at the end. Never waits."""
         try:
             data: bytes = self._sock.recv(CHUNK)
             return data
@@ -648,7 +648,7 @@ class BlockingTransport(ClusterTransport):
 
 
 def _addresses(endpoint: Endpoint, timeout: float) -> list[resolver.AddressInfo]:
-    """What `getaddrinfo` says of a host; greenlets look it up without blocking each other."""
+    """The result of `getaddrinfo` for a host; greenlets look it up without blocking each other."""
     if native.green("socket") or not resolver.named(endpoint.host):
         return socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     try:

@@ -24,7 +24,7 @@ _named: dict[tuple[str, str], None] = {}
 
 
 def notice_for(version: str) -> str | None:
-    """What is to be said about a version, with blanks for the place and the version; None if nothing is."""
+    """The warning about a version, with blanks for the place and the version; None if there is none."""
     found = NUMBERS.match(version)
     if found is None:
         return None

@@ -220,7 +220,7 @@ class Connection:
         self.out += frame(PING, 0, 0, b"interlck")
 
     def take(self) -> bytes:
-        """What must be sent now; it is handed out once.
+        """The bytes that must be sent now; they are handed out once.
 
         The answers to pings come last: etcd sends the next ping with the first request after the answer.
         """

@@ -133,7 +133,7 @@ def compared(comparison: bytes) -> bytes:
 
 
 class Header:
-    """What every answer says of its member."""
+    """The header of every answer, about its member."""
 
     __slots__ = ("member", "revision", "term")
 
@@ -179,7 +179,7 @@ class RangeAnswer:
 
 
 class TxnAnswer:
-    """Which branch ran, at which revision, and what its operations answered."""
+    """The branch that ran, its revision, and the answers of its operations."""
 
     __slots__ = ("_fields", "_header", "succeeded")
 
@@ -269,7 +269,7 @@ def unwatch(number: int) -> bytes:
 
 
 class WatchAnswer:
-    """What a watch tells; `changed` is the revision of the last change that it tells of, and 0 if there is
+    """A message of a watch; `changed` is the revision of the last change that it tells of, and 0 if there is
     none.
     """
 
@@ -299,7 +299,7 @@ def token_of(data: bytes) -> bytes:
 
 
 class StatusAnswer:
-    """Which member answered, who leads by its knowledge (0: nobody), and in which term."""
+    """The member that answered, the leader that it knows (0: none), and the term."""
 
     __slots__ = ("leader", "member", "term", "version")
     UNKNOWN = -1  # a leader that the user has no right to ask for

@@ -11,10 +11,10 @@ _BLANKS = (b"\xff\0", b"\xfe\0")
 
 
 def blank(which: int, size: int) -> bytes:
-    """What stands for a part of this size, at least 2; the two kinds of blanks tell two parts apart."""
+    """A blank for a part of this size, at least 2; the two kinds of blanks tell two parts apart."""
     return (_BLANKS[which] * size)[:size]
 
 
 def cut(message: bytes, first: bytes, second: bytes = b"") -> list[bytes]:
-    """What stands before, between and behind the blanks of a message."""
+    """The parts of a message before, between and behind its blanks."""
     return (message.replace(second, first) if second else message).split(first)

@@ -22,7 +22,7 @@ LONGEST_KEPT = 512  # characters of a note and a holder's name; longer ones are 
 
 
 def claim_value(claim: Claim, floor: int) -> bytes:
-    """What is written for a claim.
+    """The value that is written for a claim.
 
     The instant is wall clock, only for people to read: etcd keeps no times.
     """
@@ -36,7 +36,7 @@ def claim_value(claim: Claim, floor: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _rest_of_value(permits: int, capacity: int, ttl: float, note: str, who: str, floor: int) -> bytes:
-    """What the values of all claims of one lock have in common, if they are made at one place of a
+    """The part that the values of all claims of one lock have in common, if they are made at one place of a
     program.
     """
     said: dict[str, Any] = {"permits": permits, "capacity": capacity, "ttl": ttl, "note": note, "who": who}
@@ -50,7 +50,7 @@ def encoded(value: dict[str, Any]) -> bytes:
 
 
 def settings(value: bytes) -> dict[str, Any] | None:
-    """What a claim of ours says; None if the value is not ours."""
+    """The settings in the value of a claim; None if the value is not ours."""
     if value[:1] != b"{":
         return None
     try:
@@ -95,7 +95,7 @@ class ClaimKey:
         return self.said is None
 
     def permits(self, capacity: int) -> int:
-        """What it takes; a stranger takes everything."""
+        """The permits that it takes; a stranger takes all."""
         return capacity if self.said is None else int(self.said["permits"])
 
     @property
@@ -174,7 +174,7 @@ def register_read(stored: bytes) -> tuple[str, str | None]:
 
 
 def _text(data: bytes) -> str:
-    """What we have written; of what others have written, as much as can be read."""
+    """The text that we have written; of a text that others have written, as much as can be read."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

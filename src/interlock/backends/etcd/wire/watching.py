@@ -23,7 +23,7 @@ class Watched:
 
 
 class WatchGroup:
-    """What one waiter watches. `wake` is called when `ready`, `fired` or `ended` may have changed."""
+    """The watches of one waiter. `wake` is called when `ready`, `fired` or `ended` may have changed."""
 
     __slots__ = ("ended", "fired", "hit", "numbers", "opening", "refused", "stream", "wake")
 
