@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
 
 import pytest
 
@@ -20,6 +19,7 @@ from interlock.backends.kit.connect_pace import SPARE
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.etcd import EtcdCluster, Member, running
+from tests.etcd.balancer import Balancer
 from tests.storm.way import Mode, Way
 
 TIMEOUT = 0.3
@@ -202,18 +202,6 @@ def test_a_release_at_a_frozen_member_goes_on_to_another(fragile: EtcdCluster, t
             lease.release()
 
 
-class Balancer(Way):
-    """One address for several members: each new connection goes to the next of them."""
-
-    def __init__(self, *ports: int) -> None:
-        self.ports = cycle(ports)
-        super().__init__(ports[0])
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._target = next(self.ports)
-        await super()._accept(reader, writer)
-
-
 @pytest.mark.parametrize("first", [True, False], ids=["next-lives", "next-is-frozen-too"])
 def test_a_call_that_is_under_way_behind_a_balancer_leaves_its_frozen_member(
     fragile: EtcdCluster, first: bool
@@ -223,11 +211,11 @@ def test_a_call_that_is_under_way_behind_a_balancer_leaves_its_frozen_member(
     way = Balancer(fragile.leader().port)
     try:
         with interlock.connect(f"etcd://127.0.0.1:{way.port}?prefix=balanced/", ttl=300) as client:
-            way.ports = cycle([frozen.port])
+            way.aim(frozen.port)
             with client.lock("warm"):
                 pass
             # The keeper's connection stays where it is: nothing is renewed here.
-            way.ports = cycle([others[0].port] if first else [frozen.port, others[0].port])
+            way.aim(*([] if first else [frozen.port]), others[0].port)
             with frozen.frozen():
                 lease = client.lock("x").acquire(timeout=4.5)
             assert lease
@@ -240,10 +228,10 @@ def test_a_call_that_is_under_way_behind_a_balancer_leaves_its_frozen_member(
 def test_a_task_leaves_a_frozen_member_behind_a_balancer(fragile: EtcdCluster, first: bool) -> None:
     async def main(url: str) -> None:
         async with aio.connect(url, ttl=300) as client:
-            way.ports = cycle([frozen.port])
+            way.aim(frozen.port)
             async with client.lock("warm"):
                 pass
-            way.ports = cycle([others[0].port] if first else [frozen.port, others[0].port])
+            way.aim(*([] if first else [frozen.port]), others[0].port)
             with frozen.frozen():
                 lease = await client.lock("x").acquire(timeout=4.5)
             assert lease

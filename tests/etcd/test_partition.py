@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +12,9 @@ import interlock
 from interlock.backends.etcd.address import Endpoint
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.testing.lag import stretched
+from tests.etcd.balancer import Balancer
 from tests.etcd.partition import PartedCluster, parted
 from tests.patience import PATIENCE, until
-from tests.storm.way import Way
 
 pytestmark = pytest.mark.chaos
 
@@ -129,31 +128,17 @@ def test_without_a_majority_calls_end_in_time_and_the_cluster_recovers(parts: Pa
         assert client.inspect("majority").standings == ()
 
 
-class Balancer(Way):
-    """One address before all members: each connection goes to the next one of `targets`."""
-
-    def __init__(self, targets: list[int]) -> None:
-        super().__init__(targets[0])
-        self.targets = targets
-        self._turn = 0
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._target = self.targets[self._turn % len(self.targets)]
-        self._turn += 1
-        await super()._accept(reader, writer)
-
-
 @pytest.mark.parametrize("leads", [True, False])
 def test_behind_a_balancer_a_cut_off_member_is_left(parts: PartedCluster, leads: bool) -> None:
     """A single address was never given up: its connection stayed at the member that is cut off, and no acquire got through."""
     leader = parts.leader()
     alone = leader if leads else next(member for member in parts.members if member is not leader)
-    balancer = Balancer([alone.port])
+    balancer = Balancer(alone.port)
     try:
         with interlock.connect(f"etcd://127.0.0.1:{balancer.port}?prefix=parted/", ttl=20) as client:
             with client.lock("before"):
                 pass
-            balancer.targets = [alone.port, *(m.port for m in parts.members if m is not alone)]
+            balancer.aim(alone.port, *(m.port for m in parts.members if m is not alone))
             with parts.alone(alone):
                 held = 0
                 for _ in range(7):

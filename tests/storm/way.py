@@ -68,12 +68,16 @@ class Way:
             for _, server in list(self._pairs):
                 server.transport.abort()
 
+    def choose_target(self) -> int:
+        """The port to which a new connection goes."""
+        return self._target
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._mode == "cut":
             _reset(writer)
             return
         try:
-            up, down = await asyncio.open_connection("127.0.0.1", self._target)
+            up, down = await asyncio.open_connection("127.0.0.1", self.choose_target())
         except OSError:
             _reset(writer)
             return
