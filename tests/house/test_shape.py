@@ -56,3 +56,11 @@ def test_the_umask_of_the_process_is_neither_changed_nor_relied_on(name: str) ->
     called = {node.attr for node in ast.walk(parse(MODULES[name])) if isinstance(node, ast.Attribute)}
     found = [f"{name}: {word}: {why}" for word, why in OF_ALL_THREADS.items() if word in called]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_waits_in_a_way_that_may_forget_a_cancellation(name: str) -> None:
+    """In Python 3.11, asyncio.wait_for returns a result that comes together with a cancellation."""
+    assert "asyncio.wait_for(" not in MODULES[name].read_text(encoding="utf-8"), (
+        f"{name}: say asyncio.timeout"
+    )

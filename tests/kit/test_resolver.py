@@ -81,3 +81,31 @@ def test_an_address_needs_no_lookup(host: str) -> None:
 
 async def _as_a_task(host: str, timeout: float) -> object:
     return (await resolver.looked_up(host, 1, timeout)).addresses()
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_cancellation_that_comes_together_with_the_answer_is_not_forgotten(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`asyncio.wait_for` of Python 3.11 returned the answer, and the task went on."""
+    answered: list[Any] = []
+
+    class Lookup:
+        def then(self, call: Any) -> None:
+            answered.append(call)
+
+    monkeypatch.setattr(resolver, "_lookup", lambda *_: Lookup())
+
+    async def main() -> None:
+        task = asyncio.create_task(resolver.looked_up("known.test", 1, PATIENCE))
+        while not answered:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        answered[0]()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.cancel():  # it has not ended yet
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())

@@ -128,7 +128,8 @@ async def looked_up(host: str, port: int | None, timeout: float) -> Lookup:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     lookup = _lookup(host, port)
     lookup.then(lambda: loop.call_soon_threadsafe(over.set))
-    await asyncio.wait_for(over.wait(), timeout)
+    async with asyncio.timeout(timeout):  # not wait_for, which in Python 3.11 may forget a cancellation
+        await over.wait()
     return lookup
 
 
@@ -184,4 +185,5 @@ async def on_thread(call: Callable[[], T], timeout: float) -> T:
             pass  # the loop was closed
 
     native.Thread(target=run, name="interlock-connect", daemon=True).start()
-    return await asyncio.wait_for(over, timeout)
+    async with asyncio.timeout(timeout):
+        return await over

@@ -180,7 +180,8 @@ class Address:
         try:
             if self._named:
                 await resolver.looked_up(self._settings["host"], None, timeout)
-            await asyncio.wait_for(connection.connect(), max(0.001, until - time.monotonic()))
+            async with asyncio.timeout(max(0.001, until - time.monotonic())):
+                await connection.connect()
             connected = True
         except TimeoutError:
             raise self.timeout_error(timeout) from None

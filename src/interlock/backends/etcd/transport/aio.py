@@ -285,7 +285,8 @@ class AsyncTransport(ClusterTransport):
 
     async def _open(self, endpoint: Endpoint, timeout: float) -> AsyncConnection:
         try:
-            return await asyncio.wait_for(self._opened(endpoint, timeout), timeout)
+            async with asyncio.timeout(timeout):
+                return await self._opened(endpoint, timeout)
         except InterlockError:
             raise
         except TimeoutError:

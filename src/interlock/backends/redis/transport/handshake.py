@@ -93,7 +93,8 @@ class AsyncHandshake:
 
         try:
             connection._writer.write(b"".join([command(*words) for words in commands]))
-            await asyncio.wait_for(read(), timeout)
+            async with asyncio.timeout(timeout):
+                await read()
         except Exception as error:
             raise address._error_for(error, timeout) from None
         return answer.replies(address.place)

@@ -442,7 +442,8 @@ class AsyncQuorumTransport:
         handshake = NodeHandshake(loop)
         connection.handshake(handshake)
         try:
-            await asyncio.wait_for(handshake.done, timeout)
+            async with asyncio.timeout(timeout):
+                await handshake.done
             connection.identity = node_identity(address.place, handshake.replies)
             self._packing.refuse_duplicate(address.place, connection.identity)
             others = [(other.place, other.identity) for other in self._connections if other is not None]
