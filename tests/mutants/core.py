@@ -23,6 +23,7 @@ KEEPER = "_core/keeper.py"
 CLIENT = "_core/client.py"
 HOLDING = "_core/holding.py"
 ATTEMPT = "_core/attempt.py"
+WAITER = "_core/waiter.py"
 ADMISSION = "_core/admission.py"
 REMOVAL = "_core/removal.py"
 COHORTS = "_core/cohort.py"
@@ -166,7 +167,7 @@ ACQUIRING: list[Mutant] = [
                 "    answer = await client.store.claim(self.claim, patience)\n"
                 "except StoreUnavailable as error:\n"
                 "    self._stands = not isinstance(error, Unreached)\n"
-                "    answer = await self._ask(error)\n"
+                "    answer = await self.ask(error)\n"
                 "except StoreUnfit:\n"
                 "    self._refused = True\n"
                 "    raise"
@@ -176,7 +177,7 @@ ACQUIRING: list[Mutant] = [
                 "    answer = await client.store.claim(self.claim, patience)\n"
                 "except StoreUnavailable as error:\n"
                 "    self._stands = not isinstance(error, Unreached)\n"
-                "    answer = await self._ask(error)\n"
+                "    answer = await self.ask(error)\n"
                 "except StoreUnfit:\n"
                 "    self._refused = True\n"
                 "    raise\n"
@@ -200,9 +201,9 @@ ACQUIRING: list[Mutant] = [
         "no take-back on timeout",
         "who gave up still stands in the queue",
         Code(
-            ATTEMPT,
-            "Attempt._wait",
-            "await self.take_back(FOR_EVER if self._until is None else self._until)",
+            WAITER,
+            "Waiter.until_granted",
+            "await attempt.take_back(FOR_EVER if attempt.until is None else attempt.until)",
             "",
         ),
         tests=directed("timed_out_does_not"),
@@ -212,7 +213,7 @@ ACQUIRING: list[Mutant] = [
         "the caller waits for its own forgotten claim",
         Code(
             ATTEMPT,
-            "Attempt._ask",
+            "Attempt.ask",
             "tries += not isinstance(failure, HeldUp)",
             (
                 "tries += not isinstance(failure, HeldUp)\n"
@@ -224,15 +225,15 @@ ACQUIRING: list[Mutant] = [
     mutant(
         "a place is not kept while waiting",
         "who waits longer than a place lives goes back to the end of the queue",
-        Code(ATTEMPT, "Attempt._keep_place", "client.keeper.keep(place)", "pass"),
+        Code(WAITER, "Waiter._keep_place", "client.keeper.keep(place)", "pass"),
         tests=directed("keeps_its_place"),
     ),
     mutant(
         "a grant told with the wake-up is believed however old it is",
         "a waiter that was paused acts on a lease that has lapsed",
         Code(
-            ATTEMPT,
-            "Attempt._pause",
+            WAITER,
+            "Waiter._pause",
             "granted = Granted(granted.token, granted.ttl, place.refreshed, granted.unconfirmed)",
             "granted = Granted(granted.token, granted.ttl, self._runtime.now(), granted.unconfirmed)",
         ),
@@ -743,7 +744,7 @@ COHORT: list[Mutant] = [
     mutant(
         "who stands in another's place is evicted with it",
         "a waiter fails for what an operator did to another",
-        Code(ATTEMPT, "Attempt._after_eviction", "if not self.heir_who:\n    ...", "if True:\n    ..."),
+        Code(ATTEMPT, "Attempt.after_eviction", "if not self.heir_who:\n    ...", "if True:\n    ..."),
         tests=inherited("operator_who_evicts"),
     ),
 ]
@@ -832,7 +833,7 @@ SHORTCUTS: list[Mutant] = [
     mutant(
         "a grant that comes with the wake-up is not looked at",
         "a waiter that was paused acts on a lease that has lapsed",
-        Code(ATTEMPT, "Attempt._pause", "if not self._usable(granted):\n    return None", ""),
+        Code(WAITER, "Waiter._pause", "if not attempt.usable(granted):\n    return None", ""),
         tests=directed("heard_of_too_late"),
     ),
     mutant(
@@ -857,7 +858,7 @@ SHORTCUTS: list[Mutant] = [
         "two hold at once",
         Code(
             ATTEMPT,
-            "Attempt._inherited",
+            "Attempt.inherited",
             "if turn is not None and turn.holder is self:\n    ...",
             "if turn is not None:\n    ...",
         ),
@@ -961,9 +962,9 @@ PLACES: list[Mutant] = [
         "a waiter leaves a lapse that is near to the renewals",
         "it is let in a third of a ttl late",
         Code(
-            ATTEMPT,
-            "Attempt._waits_for_ring",
-            "return busy.retry_after > self.claim.place_ttl * timing.WATCHED_BY_RENEWALS",
+            WAITER,
+            "Waiter._waits_for_ring",
+            "return busy.retry_after > self._attempt.claim.place_ttl * timing.WATCHED_BY_RENEWALS",
             "return True",
         ),
         tests=crowded("dead_ahead"),
@@ -972,10 +973,10 @@ PLACES: list[Mutant] = [
         "every waiter asks whenever the claim ahead might have lapsed",
         "a thousand waiters keep the server busy with counting",
         Code(
-            ATTEMPT,
-            "Attempt._await_turn",
-            ("if granted is not None or not self._watched(busy) or (left := self.left()) <= 0:\n    ..."),
-            "if True or (left := self.left()) <= 0:\n    ...",
+            WAITER,
+            "Waiter._await_turn",
+            ("if granted is not None or not self._watched(busy) or (left := attempt.left()) <= 0:\n    ..."),
+            "if True or (left := attempt.left()) <= 0:\n    ...",
         ),
         tests=crowded("asks_no_second_time"),
     ),

@@ -24,7 +24,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "a claim whose answer was lost counts as refused",
         "everybody waits for its ttl, though the store takes it back as soon as its disk has room",
-        Code("_core/attempt.py", "Attempt._ask", "self._refused = not stood", "self._refused = True"),
+        Code("_core/attempt.py", "Attempt.ask", "self._refused = not stood", "self._refused = True"),
         tests=Tests("tests/attacks/test_refused.py", "one_that_may_stand"),
     ),
     mutant(

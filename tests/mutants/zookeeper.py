@@ -216,7 +216,7 @@ MUTANTS: list[Mutant] = [
         "a first call takes three times connect_timeout",
         Code(
             "_core/attempt.py",
-            "Attempt._ask",
+            "Attempt.ask",
             (
                 "if (tries >= TRIES or self._unreachable(failure)) and (not self._queues()) or self.left() <= 0:\n"
                 "    ..."

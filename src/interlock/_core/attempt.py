@@ -10,18 +10,18 @@ interrupts an attempt, at any await, leaves nothing behind: the claim is taken b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from interlock import events
 from interlock._core import timing
 from interlock._core.cohort import TURN, SharedPlace, Turn
 from interlock._core.lease import Lease
-from interlock._core.place import QueuePlace
 from interlock._core.removal import FOR_EVER, release_later, remove
 from interlock._core.runtime import Owner, Runtime, Signal
-from interlock._core.signature import as_present_holder, as_present_holders
+from interlock._core.signature import as_present_holders
+from interlock._core.waiter import Waiter
 from interlock._support.record import replaced
-from interlock._support.wording import duration
 from interlock.errors import (
     AcquireTimeout,
     ClientClosed,
@@ -32,15 +32,13 @@ from interlock.errors import (
     StoreUnfit,
     Unreached,
 )
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
+from interlock.model import Claim, ClaimAnswer, Gone, Granted, Standing
 from interlock.store import IO_TIMEOUT
 
 if TYPE_CHECKING:
     from interlock._core.client import Client
     from interlock._core.holding import Holding
 
-LONG_WAIT = 1.0  # seconds after which the listener is told that a caller waits, and for whom
-BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
 TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 # Seconds in which a connection is refused; a store that took longer has had its time to be connected to.
 AT_ONCE = 0.25
@@ -53,23 +51,17 @@ class Attempt:
 
     __slots__ = (
         "_holding",
-        "_last_reply",
-        "_pauses",
-        "_place",
         "_refused",
         "_runtime",
         "_stands",
-        "_undisturbed",
-        "_until",
-        "_wait_reported",
-        "ahead",
+        "_waiter",
+        "ahead_in_line",
         "asked",
         "began",
         "called",
         "claim",
         "client",
         "heir_who",
-        "holder",
         "lease",
         "ours_until",
         "over",
@@ -77,6 +69,7 @@ class Attempt:
         "runner",
         "shared",
         "turn",
+        "until",
         "wait",
     )
 
@@ -96,21 +89,15 @@ class Attempt:
         self.wait = wait
         self.owner = owner  # of the lease
         self.runner = runner or owner  # the thread or task that waits for the lease
-        # When the store was last asked (before the question: see Lease), and when it last answered.
-        self.began = self.asked = self._last_reply = now = client.runtime.now()
-        self._until = None if wait is None else now + wait
-        self.ahead = 0
-        self.holder: Standing | None = None  # the holder that it waits for, if the store has named it
+        # When the store was last asked: noted before the question, see Lease.
+        self.began = self.asked = now = client.runtime.now()
+        self.until = None if wait is None else now + wait  # when the caller wants to be back
+        self.ahead_in_line = 0  # claims of its own client among them, when it came
         self.lease: Lease | None = None
         self.over = False  # it has ended without a lease, and nothing of it is left
         self._stands = False  # our claim may stand in the store
         self._refused = False  # the store has refused to make it: see `remove`
-        self._place: QueuePlace | None = None
-        self._pauses = 0  # how often it has paused without a place in the queue
-        self._wait_reported = False
-        self._undisturbed = (
-            False  # the last pause used up its time: nothing has happened that it was to notice
-        )
+        self._waiter: Waiter | None = None  # what only an attempt that has to wait needs
         # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
         self.called: Signal | None = None
         self.turn: Turn | None = None
@@ -120,11 +107,21 @@ class Attempt:
 
     def be_back(self, by: float) -> None:
         """Set the deadline: all locks of one multilock share a single one, and a single grace."""
-        self._until = by
+        self.until = by
 
     def left(self) -> float:
         """Seconds until the caller wants to be back; below 0 once that has passed."""
-        return FOR_EVER if self._until is None else self._until - self._runtime.now()
+        return FOR_EVER if self.until is None else self.until - self._runtime.now()
+
+    @property
+    def ahead(self) -> int:
+        """How many claims are ahead, as far as it has been told."""
+        return self.ahead_in_line if self._waiter is None else self._waiter.ahead
+
+    @property
+    def holder(self) -> Standing | None:
+        """The holder that it waits for, if the store has named it."""
+        return None if self._waiter is None else self._waiter.holder
 
     # ---- the call -----------------------------------------------------------------
 
@@ -143,7 +140,7 @@ class Attempt:
         except StoreUnfit:
             self._refused = True
             raise
-        # As `_usable` says, but for a call that most would pay for.
+        # As `usable` says, but for a call that most would pay for.
         if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH:
             return None
         self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
@@ -166,16 +163,16 @@ class Attempt:
                 granted = await self._stand_in_line(called)
             else:
                 self._stands = True
-                patience = IO_TIMEOUT if self._until is None else timing.patience(self._until - self.asked)
+                patience = IO_TIMEOUT if self.until is None else timing.patience(self.until - self.asked)
                 try:
                     answer = await client.store.claim(self.claim, patience)
                 except StoreUnavailable as error:
                     self._stands = not isinstance(error, Unreached)
-                    answer = await self._ask(error)
+                    answer = await self.ask(error)
                 except StoreUnfit:
                     self._refused = True
                     raise
-                granted = answer if self._usable(answer) else await self._wait(answer)
+                granted = answer if self.usable(answer) else await self._wait(answer)
             if granted is None:
                 self._give_up()
                 return None
@@ -240,7 +237,7 @@ class Attempt:
         us.
         """
         client = self.client
-        granted = await self._inherited(called, min(self.left(), TURN))
+        granted = await self.inherited(called, self.left())
         if granted is not None:
             return granted
         if client.closed:
@@ -250,14 +247,14 @@ class Attempt:
         client.cohorts.stand_in_place(self)
         return await self.granted()
 
-    async def _inherited(self, called: Signal, timeout: float) -> Lease | None:
-        """Wait for the claim of another attempt: the lease that is to have it; None if it was not passed
-        on to us.
+    async def inherited(self, called: Signal, timeout: float) -> Lease | None:
+        """Wait for the claim of another attempt, at most for a turn: the lease that has it from now on, or
+        None if it was not passed on to us.
         """
         assert self._holding is not None
         # Made before the wait: afterwards everybody who wants the lock waits for us.
         lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
-        await self._runtime.wait(called, timeout)
+        await self._runtime.wait(called, min(timeout, TURN))
         turn = self.turn
         if turn is not None and turn.holder is self:  # no mutex: nobody but us takes it from here
             self.called = None
@@ -299,17 +296,17 @@ class Attempt:
 
     async def granted(self) -> Granted | Lease | None:
         """Ask the store until it grants the claim; None if the time was up. After an error, `undo` it."""
-        answer = await self._ask()
-        return answer if self._usable(answer) else await self._wait(answer)
+        answer = await self.ask()
+        return answer if self.usable(answer) else await self._wait(answer)
 
-    def _usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
+    def usable(self, answer: ClaimAnswer) -> TypeGuard[Granted]:
         """Whether it is a grant of which most is left: one that took its ttl to arrive is asked for again."""
         if type(answer) is not Granted:
             return False
         sent = self.asked if answer.sent is None else answer.sent
         return self._runtime.now() - sent < answer.ttl * timing.FRESH
 
-    async def _ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
+    async def ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
         """Claim; ask again if there is no answer (or was none): the store knows us by the claim's id.
 
         A newcomer gives up after a few tries; a waiter keeps asking for as long as its place may live.
@@ -343,59 +340,15 @@ class Attempt:
         return type(failure) is Unreached and self._runtime.now() - self.asked > AT_ONCE
 
     def _queues(self) -> bool:
-        """Whether the store has told us of a place in the queue, so recently that the place may still
-        live.
-        """
-        if self._place is None:
-            return False
-        heard = max(self._last_reply, self._place.refreshed)
-        return self._runtime.now() - heard < self.claim.place_ttl
+        """Whether we have a place in the store's queue, as far as we know."""
+        return self._waiter is not None and self._waiter.queues()
 
-    # ---- the wait -------------------------------------------------------------------
+    def _wait(self, answer: ClaimAnswer) -> Coroutine[Any, Any, Granted | Lease | None]:
+        """Wait until the claim is granted, from the store's first answer on; None if the time was up."""
+        self._waiter = waiter = Waiter(self)
+        return waiter.until_granted(answer)
 
-    async def _wait(self, answer: ClaimAnswer) -> Granted | Lease | None:
-        """Wait in the store's queue and ask again until the claim is granted or gone, or the time is up."""
-        late = False
-        try:
-            while not self._usable(answer):
-                if isinstance(answer, Gone):
-                    answer = await self._after_eviction(answer)
-                    continue
-                if isinstance(answer, Busy):  # named in errors
-                    self.ahead, self.holder = answer.ahead, answer.holder and as_present_holder(answer.holder)
-                self._last_reply = self._runtime.now()
-                if (left := self.left()) <= 0 and isinstance(answer, Granted):
-                    # Granted, and used up on arrival, as after a slow connect. Nobody else has it: not a None.
-                    if late:
-                        raise self._too_late(answer)
-                    late, self._until = True, self._runtime.now()  # with a grace of its own
-                elif left <= 0:
-                    await self.take_back(FOR_EVER if self._until is None else self._until)
-                    return None
-                granted = await self._await_turn(answer, left) if isinstance(answer, Busy) else None
-                if granted is not None:
-                    return granted
-                try:
-                    answer = await self._ask()
-                except StoreUnavailable:
-                    if self.left() > 0 or not self._queues():
-                        raise
-                    # The store has been answering, and is only too busy for a last question: it said who is
-                    # ahead.
-                    await self.take_back(self._until if self._until is not None else FOR_EVER)
-                    return None
-            return answer
-        finally:
-            if self._place is not None:
-                self._leave_queue()
-
-    def _too_late(self, granted: Granted) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{self.claim.resource}: the store has granted it, but each answer took longer than half of its "
-            f"ttl of {duration(granted.ttl)}; choose a longer ttl"
-        )
-
-    async def _after_eviction(self, gone: Gone) -> ClaimAnswer:
+    async def after_eviction(self, gone: Gone) -> ClaimAnswer:
         """Raise; but if another attempt's place was evicted, in which we only stood, enter the queue with
         a claim of our own.
         """
@@ -406,133 +359,7 @@ class Attempt:
         self.heir_who = ""
         if self.shared is not None:
             self.shared.over = True
-        return await self._ask()
-
-    async def _await_turn(self, busy: Busy, left: float) -> Granted | Lease | None:
-        """Pause until asking again may help, at most `left` seconds; a usable grant if there is one
-        meanwhile.
-        """
-        client, inherits = self.client, True
-        while True:
-            if not self._wait_reported:
-                left = self._report_long_wait(left)
-            granted = await self._pause(busy, left, inherits)
-            if client.closed:  # a waiter of a client that was closed would wait for ever
-                client.check_open()
-            if granted is None and (pause := client.draining()) > 0:
-                await self._runtime.sleep(max(0.0, min(pause, self.left())))
-            if granted is not None or not self._watched(busy) or (left := self.left()) <= 0:
-                return granted
-            inherits = False  # the answer is old: a later grant may have been made since
-
-    def _watched(self, busy: Busy) -> bool:
-        """Whether the renewals of our place watch over it, so that there is no reason to ask the store now.
-
-        So it is if nothing has ended the pause, the place was renewed in time, and no lapse ahead was to be
-        waited for.
-        """
-        place, now = self._place, self._runtime.now()
-        if place is None or not self._undisturbed or not self.client.store.traits.renewals_wake:
-            return False
-        in_time = now - place.refreshed < self.claim.place_ttl * timing.OVERDUE
-        return in_time and (self._waits_for_ring(busy) or now < self._last_reply + busy.retry_after)
-
-    def _waits_for_ring(self, busy: Busy) -> bool:
-        """Whether a lapse ahead is so far away that a renewal of our place notices it before."""
-        if not self.client.store.traits.renewals_wake:
-            return False
-        return busy.retry_after > self.claim.place_ttl * timing.WATCHED_BY_RENEWALS
-
-    def _longest_pause(self, busy: Busy, left: float) -> float:
-        """Seconds until something that we must watch may have lapsed, or our own place."""
-        if not self._waits_for_ring(busy):
-            left = min(left, max(0.001, self._last_reply + busy.retry_after - self._runtime.now()))
-        # A place of a session is not prolonged by asking again.
-        return left if self.client.sessions else min(left, self.claim.place_ttl)
-
-    async def _pause(self, busy: Busy, left: float, inherits: bool) -> Granted | Lease | None:
-        """Wait for our turn, at most until something ahead lapses by itself, and never past the end."""
-        self._undisturbed = False
-        claim, client = self.claim, self.client
-        if not claim.queued and client.store.traits.fair:
-            await self._back_off(busy, left)
-            return None
-        if not claim.queued:  # nobody queues there, so the store knows best when to ask again
-            await client.store.wait(claim, busy, min(left, max(0.001, busy.retry_after)))
-            return None
-        limit = self._longest_pause(busy, left)
-        if inherits and claim.block > 1 and (called := client.cohorts.join_heirs(self, busy)) is not None:
-            until = self._runtime.now() + limit
-            # Not for so long that our place in the store would have to be renewed.
-            lease = await self._inherited(called, min(limit, TURN, timing.renew_every(claim.place_ttl)))
-            if lease is not None:
-                return lease
-            limit = max(0.001, until - self._runtime.now())
-        place = self._keep_place()
-        until = self._runtime.now() + limit
-        try:
-            granted = await client.store.wait(claim, busy, limit)
-        except StoreUnavailable:
-            # Asking again will tell; but not at once: a store that answers and cannot wait would be asked
-            # without end.
-            await self._runtime.sleep(min(limit, 0.05 * (0.5 + self._runtime.random())))
-            return None
-        if granted is None:
-            self._undisturbed = self._runtime.now() >= until
-            return None
-        if granted.sent is None:
-            # Told with the wake-up: where claims lapse by themselves, it lives as long as the place does.
-            granted = Granted(granted.token, granted.ttl, place.refreshed, granted.unconfirmed)
-        if not self._usable(granted):
-            return None
-        self.asked = self._runtime.now()  # it was granted while we waited
-        return granted
-
-    def _keep_place(self) -> QueuePlace:
-        """Have the keeper renew our place in the store's queue, which was refreshed when we asked last."""
-        place, client = self._place, self.client
-        if place is None:
-            self._place = place = QueuePlace(self.claim, self.asked, self.runner)
-            client.keeper.keep(place)
-        else:
-            place.refreshed = max(place.refreshed, self.asked)
-        # Again, now that the place can be seen: closing the client wakes the waiters that it sees.
-        if client.closed:
-            client.check_open()
-        return place
-
-    async def _back_off(self, busy: Busy, left: float) -> None:
-        """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
-
-        The bound keeps a free lock from lying idle for long, and a crowd from keeping the server busy.
-        """
-        longest = min(BACK_OFF[1], max(BACK_OFF[0], busy.retry_after), BACK_OFF[0] * 1.5**self._pauses)
-        self._pauses += 1
-        await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
-
-    def _report_long_wait(self, left: float) -> float:
-        """Report a wait that has become long, once; return how long to wait at most, so as not to miss
-        that moment.
-        """
-        client, waited = self.client, self._runtime.now() - self.began
-        if waited < LONG_WAIT:
-            return min(left, LONG_WAIT - waited)
-        self._wait_reported = True
-        client.emit(
-            events.Waiting(self.claim.resource, waited, self.ahead if self.claim.queued else 0, self.holder)
-        )
-        for lease in list(client.leases):
-            if lease.resource == self.claim.resource and lease._blocks(self.claim, self.owner):
-                client.emit(events.WaitingForItself(lease.resource, self.owner.name, lease.token))
-        return left
-
-    def _leave_queue(self) -> None:
-        """Have the keeper leave our place alone."""
-        place, keeper = self._place, self.client.keeper
-        if place is not None:
-            place.left = True
-            if keeper.young.pop(place, self) is not None:  # most are gone before the keeper has looked
-                keeper.drop(place)
+        return await self.ask()
 
     # ---- the way back -----------------------------------------------------------------
 
@@ -569,6 +396,11 @@ class Attempt:
         if self.client.closed:
             self.client.attempt_ended()
 
+    def _leave_queue(self) -> None:
+        """Have the keeper leave our place alone."""
+        if self._waiter is not None:
+            self._waiter.leave_queue()
+
     async def _leave_cohort(self) -> None:
         """Stand in line no longer, and give back a claim that was passed on to us before we heard of it."""
         cohorts = self.client.cohorts
@@ -593,7 +425,7 @@ class Attempt:
         """
         soon = self._runtime.now() + timing.HURRY
         try:
-            await self.take_back(soon if self._until is None else min(soon, self._until))
+            await self.take_back(soon if self.until is None else min(soon, self.until))
         except ClientClosed:
             pass  # closing the client has taken it back
         except Exception as error:  # never over the first error

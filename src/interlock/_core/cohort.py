@@ -157,7 +157,7 @@ class Cohorts:
                 return None
             if client.closed or not turn.lasts(client.runtime.now()):
                 return None
-            attempt.ahead = 1 + len(turn.heirs)
+            attempt.ahead_in_line = 1 + len(turn.heirs)
             attempt.called = called = client.runtime.signal()
             return called
 
@@ -182,7 +182,7 @@ class Cohorts:
                 attempt.called = called = client.runtime.signal()
                 line = self._lines.setdefault(resource, deque())
                 line.append(attempt)
-                attempt.ahead = max(1, head.ahead) + len(line)
+                attempt.ahead_in_line = max(1, head.ahead) + len(line)
         if first is not None:
             first.call()
         return called
