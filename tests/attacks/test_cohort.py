@@ -951,7 +951,9 @@ async def stands_by(stage: AsyncStage) -> asyncio.Task[aio.Lease | None]:
     task = asyncio.create_task(stage.client.lock("x").acquire())
     for _ in range(10):
         await asyncio.sleep(0)
-    assert stage.core.cohorts._heads["x"].called is not None
+    head = stage.core.cohorts._heads["x"].member
+    assert head
+    assert head.called is not None
     return task
 
 

@@ -625,7 +625,7 @@ COHORT: list[Mutant] = [
     mutant(
         "a cancelled heir keeps the claim",
         "everybody waits for a whole ttl",
-        Code(ATTEMPT, "Attempt._leave_cohort", "await self._decline(turn)", "pass"),
+        Code(ATTEMPT, "Attempt._leave_cohort", "await self._decline(member, turn)", "pass"),
         tests=inherited("cancelled_when_its_turn_comes"),
     ),
     mutant(
@@ -640,8 +640,8 @@ COHORT: list[Mutant] = [
         Code(
             COHORTS,
             "Cohorts.begin_turn",
-            "if line[0].began >= before or line[0].claim.ttl != lease._claim.ttl:\n    ...",
-            "if line[0].claim.ttl != lease._claim.ttl:\n    ...",
+            "if line[0].began >= before or line[0].ttl != lease._claim.ttl:\n    ...",
+            "if line[0].ttl != lease._claim.ttl:\n    ...",
         ),
         tests=inherited("is_no_heir_before"),
     ),
@@ -659,7 +659,7 @@ COHORT: list[Mutant] = [
     mutant(
         "those who came while a claim of ours stood ask the store again",
         "a cohort of tasks that hold for a moment asks the store for every second grant",
-        Code(COHORTS, "Cohorts.stood", "head.ours_until = until", "pass"),
+        Code(COHORTS, "Cohorts.stood", "member_of(head).client_held_until = until", "pass"),
         tests=inherited("while_our_own_claim_stood"),
     ),
     mutant(
@@ -690,8 +690,8 @@ COHORT: list[Mutant] = [
         Code(
             COHORTS,
             "Cohorts._inherit_from",
-            "if line[0].began >= head.asked or line[0].claim.ttl != head.claim.ttl:\n    ...",
-            "if line[0].claim.ttl != head.claim.ttl:\n    ...",
+            "if line[0].began >= head.attempt.asked or line[0].ttl != head.ttl:\n    ...",
+            "if line[0].ttl != head.ttl:\n    ...",
         ),
         tests=inherited("lined_up_after"),
     ),
@@ -736,15 +736,20 @@ COHORT: list[Mutant] = [
         Code(
             COHORTS,
             "Cohorts._scatter",
-            "if head.turn is None:\n    first = head",
-            "if head.turn is None:\n    pass",
+            "if leader is not None and leader.turn is None:\n    first = leader",
+            "if leader is not None and leader.turn is None:\n    pass",
         ),
         tests=inherited("turn_ends_before"),
     ),
     mutant(
         "who stands in another's place is evicted with it",
         "a waiter fails for what an operator did to another",
-        Code(ATTEMPT, "Attempt.after_eviction", "if not self.heir_who:\n    ...", "if True:\n    ..."),
+        Code(
+            ATTEMPT,
+            "Attempt.after_eviction",
+            "if member is None or not member.inherited_by:\n    ...",
+            "if True:\n    ...",
+        ),
         tests=inherited("operator_who_evicts"),
     ),
 ]
@@ -839,7 +844,7 @@ SHORTCUTS: list[Mutant] = [
     mutant(
         "who stands in another's place is not named",
         "an operator sees a holder that is long gone",
-        Code(HOLDING, "Holding.enrol", "due = lease._sign_soon(attempt.heir_who)", "pass"),
+        Code(HOLDING, "Holding.enrol", "due = lease._sign_soon(member.inherited_by)", "pass"),
         tests=inherited("place_of_another_is_shown"),
     ),
     mutant(
@@ -859,7 +864,7 @@ SHORTCUTS: list[Mutant] = [
         Code(
             ATTEMPT,
             "Attempt.inherited",
-            "if turn is not None and turn.holder is self:\n    ...",
+            "if turn is not None and turn.holder is member:\n    ...",
             "if turn is not None:\n    ...",
         ),
         tests=inherited("wait_ends_before"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.cohort import TURN, SharedPlace, Turn
+from interlock._core.cohort import TURN, Member, Turn
 from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER, release_later, remove
 from interlock._core.runtime import Owner, Runtime, Signal
@@ -55,20 +55,15 @@ class Attempt:
         "_runtime",
         "_stands",
         "_waiter",
-        "ahead_in_line",
         "asked",
         "began",
-        "called",
         "claim",
         "client",
-        "heir_who",
         "lease",
-        "ours_until",
+        "member",
         "over",
         "owner",
         "runner",
-        "shared",
-        "turn",
         "until",
         "wait",
     )
@@ -92,18 +87,12 @@ class Attempt:
         # When the store was last asked: noted before the question, see Lease.
         self.began = self.asked = now = client.runtime.now()
         self.until = None if wait is None else now + wait  # when the caller wants to be back
-        self.ahead_in_line = 0  # claims of its own client among them, when it came
         self.lease: Lease | None = None
         self.over = False  # it has ended without a lease, and nothing of it is left
         self._stands = False  # our claim may stand in the store
         self._refused = False  # the store has refused to make it: see `remove`
         self._waiter: Waiter | None = None  # what only an attempt that has to wait needs
-        # As one of a cohort: the signal that it waits for in line, and the turn whose heir it is.
-        self.called: Signal | None = None
-        self.turn: Turn | None = None
-        self.ours_until = 0.0  # until then a claim of our own client stood ahead of ours
-        self.shared: SharedPlace | None = None  # the place in which it stands, or another attempt did before
-        self.heir_who = ""  # our own `who`, if the claim was made by another attempt
+        self.member: Member | None = None  # what only one of a cohort needs
 
     def be_back(self, by: float) -> None:
         """Set the deadline: all locks of one multilock share a single one, and a single grace."""
@@ -116,7 +105,9 @@ class Attempt:
     @property
     def ahead(self) -> int:
         """How many claims are ahead, as far as it has been told."""
-        return self.ahead_in_line if self._waiter is None else self._waiter.ahead
+        if self._waiter is not None:
+            return self._waiter.ahead
+        return 0 if self.member is None else self.member.ahead
 
     @property
     def holder(self) -> Standing | None:
@@ -244,53 +235,46 @@ class Attempt:
             client.check_open()
         if not called.is_set() and self.left() <= 0:
             return None
-        client.cohorts.stand_in_place(self)
+        client.cohorts.take_shared_place(self)
         return await self.granted()
 
     async def inherited(self, called: Signal, timeout: float) -> Lease | None:
         """Wait for the claim of another attempt, at most for a turn: the lease that has it from now on, or
         None if it was not passed on to us.
         """
+        member = self.member
         assert self._holding is not None
+        assert member is not None
         # Made before the wait: afterwards everybody who wants the lock waits for us.
         lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
         await self._runtime.wait(called, min(timeout, TURN))
-        turn = self.turn
-        if turn is not None and turn.holder is self:  # no mutex: nobody but us takes it from here
-            self.called = None
-        elif (turn := self.client.cohorts.decide(self)) is None:
+        turn = member.turn
+        if turn is not None and turn.holder is member:  # no mutex: nobody but us takes it from here
+            member.called = None
+        elif (turn := self.client.cohorts.decide(member)) is None:
             return None
         now = self._runtime.now()
         if turn.lender._deadline - now > self.claim.place_ttl * timing.TAKEN_OVER:
-            self._take_over(turn, now)
+            self._take_over(member, turn, now)
             return lease
-        await self._decline(turn)  # our loop was stuck: the lease would be lost before it is used
+        await self._decline(member, turn)  # our loop was stuck: the lease would be lost before it is used
         return None
 
-    def stand_in(self, claim: Claim) -> None:
-        """Stand in the place that another attempt has left in the store's queue."""
-        self.heir_who, self.claim = self.claim.who, claim
-
-    def call(self) -> None:
-        """End the attempt's wait in line."""
-        if (called := self.called) is not None:
-            called.set()
-
-    def _take_over(self, turn: Turn, now: float) -> None:
+    def _take_over(self, member: Member, turn: Turn, now: float) -> None:
         """Take the claim that was passed on to us: from here on it is ours to keep or to take back."""
         self.asked = now
-        self.heir_who, self.claim = self.heir_who or self.claim.who, turn.lender._claim
+        member.inherited_by, self.claim = member.inherited_by or self.claim.who, turn.lender._claim
         self._stands = True
 
-    async def _decline(self, turn: Turn) -> None:
+    async def _decline(self, member: Member, turn: Turn) -> None:
         """Give the claim that was passed on to us back to the store."""
-        mine, who, stood = self.claim, self.heir_who, self._stands
-        self._take_over(turn, self._runtime.now())
+        mine, who, stood = self.claim, member.inherited_by, self._stands
+        self._take_over(member, turn, self._runtime.now())
         try:
             await self._take_back_quietly()
         finally:  # cancelled once more, too: a claim that counts as passed on would be kept in mind for ever
-            self.claim, self.heir_who, self._stands = mine, who, stood
-            self.client.cohorts.declined(self, turn)
+            self.claim, member.inherited_by, self._stands = mine, who, stood
+            self.client.cohorts.declined(member, turn)
 
     # ---- the claim ------------------------------------------------------------------
 
@@ -353,12 +337,13 @@ class Attempt:
         a claim of our own.
         """
         self._stands = False
-        if not self.heir_who:
+        member = self.member
+        if member is None or not member.inherited_by:
             raise Evicted(self.claim.resource, gone.reason)
-        self.claim = replaced(self.claim, id=self._runtime.fresh_id(), who=self.heir_who)
-        self.heir_who = ""
-        if self.shared is not None:
-            self.shared.over = True
+        self.claim = replaced(self.claim, id=self._runtime.fresh_id(), who=member.inherited_by)
+        member.inherited_by = ""
+        if member.shared is not None:
+            member.shared.over = True
         return await self.ask()
 
     # ---- the way back -----------------------------------------------------------------
@@ -403,10 +388,10 @@ class Attempt:
 
     async def _leave_cohort(self) -> None:
         """Stand in line no longer, and give back a claim that was passed on to us before we heard of it."""
-        cohorts = self.client.cohorts
+        cohorts, member = self.client.cohorts, self.member
         try:
-            if (turn := cohorts.decide(self)) is not None:
-                await self._decline(turn)
+            if member is not None and (turn := cohorts.decide(member)) is not None:
+                await self._decline(member, turn)
         finally:  # interrupted again, too: nobody must stand behind an attempt that is gone
             cohorts.leave(self)
 
@@ -449,14 +434,14 @@ class Attempt:
 
     def _clean_up(self) -> None:
         """For the keeper, if nobody else can: see `Keeper.hand_over`."""
-        cohorts = self.client.cohorts
+        cohorts, member = self.client.cohorts, self.member
         if self.lease is not None:
             self.lease._clean_up()
         elif not self.over:
             self.over = True
-            if (turn := cohorts.decide(self)) is not None:
-                self._take_over(turn, self._runtime.now())
-                cohorts.declined(self, turn)
+            if member is not None and (turn := cohorts.decide(member)) is not None:
+                self._take_over(member, turn, self._runtime.now())
+                cohorts.declined(member, turn)
             if self.claim.block > 1:
                 cohorts.leave(self)
             self._leave_queue()

@@ -59,6 +59,45 @@ BLOCK = 16  # tokens of one grant: as many leases, one after the other, before t
 TURN = BRIEF  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 
+class Member:
+    """The part of an attempt in its cohort: made when it first meets another attempt of its client."""
+
+    __slots__ = ("ahead", "attempt", "called", "client_held_until", "inherited_by", "shared", "turn")
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.ahead = 0  # attempts and claims ahead when it came
+        self.called: Signal | None = None  # while it waits in line: ends that wait
+        self.turn: Turn | None = None  # whose heir it is
+        self.client_held_until = 0.0  # until then a claim of our own client stood ahead of ours
+        self.shared: SharedPlace | None = None  # the place in which it stands, or another attempt did before
+        self.inherited_by = ""  # our own `who`, if the claim was made by another attempt
+
+    @property
+    def began(self) -> float:
+        return self.attempt.began
+
+    @property
+    def ttl(self) -> float:
+        return self.attempt.claim.ttl
+
+    def waits(self) -> bool:
+        """Whether it waits in line, and was not left behind on a loop that was closed."""
+        return self.called is not None and self.attempt.runner.alive()
+
+    def call(self) -> None:
+        """End its wait in line."""
+        if (called := self.called) is not None:
+            called.set()
+
+
+def member_of(attempt: Attempt) -> Member:
+    """The part of this attempt in its cohort, from now on. Under the mutex."""
+    if (member := attempt.member) is None:
+        attempt.member = member = Member(attempt)
+    return member
+
+
 class SharedPlace:
     """The place of a client in the store's queue, behind the client's own claim: one attempt after the
     other stands there.
@@ -66,11 +105,11 @@ class SharedPlace:
 
     __slots__ = ("claim", "over", "waiter")
 
-    def __init__(self, claim: Claim, waiter: Attempt) -> None:
+    def __init__(self, claim: Claim, waiter: Member) -> None:
         self.claim = claim
         # The attempt that stands there; None if the next head may; the turn, if that removes the place at its
         # end.
-        self.waiter: Attempt | Turn | None = waiter
+        self.waiter: Member | Turn | None = waiter
         self.over = False  # it was removed, or has become the claim of a new turn
 
 
@@ -82,17 +121,17 @@ class Turn:
 
     __slots__ = ("answered", "began", "heir", "heirs", "holder", "lender", "passes", "place", "token")
 
-    def __init__(self, lease: Lease, heirs: deque[Attempt]) -> None:
+    def __init__(self, lease: Lease, heirs: deque[Member]) -> None:
         self.began = lease._counts_from  # before the store was asked
         self.answered = self.began  # the store has answered all that it was asked about the claim up to then
         self.token = lease.token  # the first of its block, by which the store knows the claim
         self.place: SharedPlace | None = None  # behind this claim
         self.passes = lease._claim.block - 1  # how often the claim may still be passed on
         self.heirs = heirs  # the attempts that get it next, in order
-        self.heir: Attempt | None = None  # the one that it was passed on to last
+        self.heir: Member | None = None  # the one that it was passed on to last
         self.lender = lease  # the lease that has the claim, or had it last
         # The lease that has the claim, or the heir that it is on its way to. See the head of this file.
-        self.holder: Lease | Attempt = lease
+        self.holder: Lease | Member = lease
 
     def lasts(self, now: float) -> bool:
         """Whether the claim may be passed on.
@@ -125,10 +164,9 @@ class Cohorts:
 
     def __init__(self) -> None:
         self._heads: dict[str, Attempt] = {}
-        self._lines: dict[
-            str, deque[Attempt]
-        ] = {}  # the attempts behind each head; none where nobody has waited
-        self._passing: dict[Attempt, None] = {}  # heirs that have a claim and no lease yet
+        # The attempts behind each head; none where nobody has waited.
+        self._lines: dict[str, deque[Member]] = {}
+        self._passing: dict[Member, None] = {}  # heirs that have a claim and no lease yet
         # By resource, the lease with which the last turn began: it may be passed on while it is here.
         self.passable: dict[str, Lease] = {}
 
@@ -141,7 +179,7 @@ class Cohorts:
             if attempt.claim.resource in self.passable:
                 if (called := self._stand_by(attempt)) is not None:
                     return called
-                self.stand_in_place(attempt)
+                self.take_shared_place(attempt)
             return None
         return self._line_up(attempt)
 
@@ -157,15 +195,17 @@ class Cohorts:
                 return None
             if client.closed or not turn.lasts(client.runtime.now()):
                 return None
-            attempt.ahead_in_line = 1 + len(turn.heirs)
-            attempt.called = called = client.runtime.signal()
+            member = member_of(attempt)
+            member.ahead = 1 + len(turn.heirs)
+            member.called = called = client.runtime.signal()
             return called
 
     def call_head(self, turn: Turn) -> None:
         """Let the head ask the store, now that no heir is left."""
         head = None if turn.heirs else self._heads.get(turn.lender._claim.resource)
-        if head is not None and head.turn is None:
-            head.call()
+        member = None if head is None else head.member
+        if member is not None and member.turn is None:
+            member.call()
 
     def _line_up(self, attempt: Attempt) -> Signal | None:
         client, resource = attempt.client, attempt.claim.resource
@@ -173,21 +213,23 @@ class Cohorts:
             head = self._heads.setdefault(resource, attempt)
             if head is attempt:  # the one before it has gone meanwhile
                 return None
-            first: Attempt | None = None
+            first: Member | None = None
             if not head.runner.alive():  # left behind on a closed loop: the first in line asks the store
-                self._heads[resource] = head = first = first_waiting(self._lines.get(resource)) or attempt
+                first = first_waiting(self._lines.get(resource))
+                self._heads[resource] = head = attempt if first is None else first.attempt
             called: Signal | None = None
             # An heir gets its lender's ttl: an attempt that wants another asks for itself.
             if head is not attempt and head.claim.ttl == attempt.claim.ttl:
-                attempt.called = called = client.runtime.signal()
+                member = member_of(attempt)
+                member.called = called = client.runtime.signal()
                 line = self._lines.setdefault(resource, deque())
-                line.append(attempt)
-                attempt.ahead_in_line = max(1, head.ahead) + len(line)
+                line.append(member)
+                member.ahead = max(1, head.ahead) + len(line)
         if first is not None:
             first.call()
         return called
 
-    def stand_in_place(self, attempt: Attempt) -> None:
+    def take_shared_place(self, attempt: Attempt) -> None:
         """Let a head that is about to ask the store stand in the place that the head before it has left
         there, if any.
         """
@@ -198,9 +240,10 @@ class Cohorts:
             if place is None or place.over or place.waiter is not None:
                 return
             if place.claim.ttl == attempt.claim.ttl and self._heads.get(resource) is attempt:
-                attempt.shared = place  # first: an attempt that is interrupted looks there
-                place.waiter = attempt
-                attempt.stand_in(place.claim)
+                member = member_of(attempt)
+                member.shared = place  # first: an attempt that is interrupted looks there
+                place.waiter = member
+                member.inherited_by, attempt.claim = attempt.claim.who, place.claim
 
     def join_heirs(self, attempt: Attempt, busy: Busy) -> Signal | None:
         """Let the head inherit from a holder of its own client: see the head of this file.
@@ -222,54 +265,57 @@ class Cohorts:
                 if lease._state is not State.HELD:  # it is being released, and nobody would look for heirs
                     return None
                 turn = lease._begin_turn(deque())
-            if not turn.lasts(client.runtime.now()) or not self._have_place(turn, attempt):
+            member = member_of(attempt)
+            if not turn.lasts(client.runtime.now()) or not self._have_place(turn, member):
                 return None
-            self._inherit_from(turn, attempt)
-            return attempt.called
+            self._inherit_from(turn, member)
+            return member.called
 
-    def _have_place(self, turn: Turn, attempt: Attempt) -> bool:
+    def _have_place(self, turn: Turn, member: Member) -> bool:
         """Whether the place behind the turn's claim is this attempt's. Under the mutex."""
         place = turn.place
         if place is None or place.over:
-            attempt.shared = turn.place = SharedPlace(attempt.claim, attempt)
+            member.shared = turn.place = SharedPlace(member.attempt.claim, member)
             return True
-        return place.waiter is attempt
+        return place.waiter is member
 
-    def _inherit_from(self, turn: Turn, head: Attempt) -> None:
+    def _inherit_from(self, turn: Turn, head: Member) -> None:
         """Make the head an heir, and those who stood in line when it asked. Under the mutex."""
-        line = self._lines.get(head.claim.resource)
-        head.called = head.client.runtime.signal()
+        line = self._lines.get(head.attempt.claim.resource)
+        head.called = head.attempt.client.runtime.signal()
         heirs = [head]
         while line and len(heirs) < turn.passes:
-            if line[0].began >= head.asked or line[0].claim.ttl != head.claim.ttl:
+            if line[0].began >= head.attempt.asked or line[0].ttl != head.ttl:
                 break
             heirs.append(line.popleft())
         for heir in heirs:
             heir.turn = turn
         turn.heirs.extend(heirs)
 
-    def decide(self, attempt: Attempt) -> Turn | None:
+    def decide(self, member: Member) -> Turn | None:
         """End the wait in line: the turn whose claim the attempt has inherited; None if it must ask the
         store.
         """
+        attempt = member.attempt
         with attempt.client.mutex:
-            attempt.called = None
-            turn = attempt.turn
+            member.called = None
+            turn = member.turn
             line = self._lines.get(attempt.claim.resource) if turn is None else turn.heirs
-            if line is not None and attempt in line:
-                line.remove(attempt)
-            if turn is not None and turn.holder is not attempt:  # or the lender was interrupted before that
-                turn = attempt.turn = None
+            if line is not None and member in line:
+                line.remove(member)
+            if turn is not None and turn.holder is not member:  # or the lender was interrupted before that
+                turn = member.turn = None
             return turn
 
     def leave(self, attempt: Attempt) -> None:
         """The attempt asks the store no longer: if it was the head, the next in line is."""
-        self._passing.pop(attempt, None)
-        place = attempt.shared
-        if place is not None and place.waiter is attempt and not place.over:
-            if attempt.claim is not place.claim:  # interrupted between the two: nobody else removes it
-                release_later(attempt.client, place.claim, 0.0, pause=0.0)
-            place.over = True
+        if (member := attempt.member) is not None:
+            self._passing.pop(member, None)
+            place = member.shared
+            if place is not None and place.waiter is member and not place.over:
+                if attempt.claim is not place.claim:  # interrupted between the two: nobody else removes it
+                    release_later(attempt.client, place.claim, 0.0, pause=0.0)
+                place.over = True
         with attempt.client.mutex:
             if self._heads.get(attempt.claim.resource) is not attempt:
                 return
@@ -277,7 +323,7 @@ class Cohorts:
         if first is not None:
             first.call()
 
-    def _advance(self, resource: str) -> Attempt | None:
+    def _advance(self, resource: str) -> Member | None:
         """Make the next in line the head, if there is one. Under the mutex; the caller calls the new head."""
         line = self._lines.get(resource)
         first = first_waiting(line) if line else None
@@ -285,29 +331,31 @@ class Cohorts:
             del self._heads[resource]
             self._lines.pop(resource, None)
         else:
-            self._heads[resource] = first
+            self._heads[resource] = first.attempt
         return first
 
     # ---- passing on ----------------------------------------------------------
 
-    def begin_turn(self, attempt: Attempt, lease: Lease) -> Attempt | None:
+    def begin_turn(self, attempt: Attempt, lease: Lease) -> Member | None:
         """Note that the store has granted this lease.
 
         Under the mutex; returns the next head, for the caller to call.
         """
         resource = lease._claim.resource
         self.passable[resource] = lease
-        if attempt.shared is not None:
-            attempt.shared.over = True  # the place is this turn's claim now
+        before, member = lease._counts_from, attempt.member
+        if member is not None:
+            before = max(before, member.client_held_until)
+            if member.shared is not None:
+                member.shared.over = True  # the place is this turn's claim now
         line, leads = self._lines.get(resource), self._heads.get(resource) is attempt
         if line is None:  # nobody has stood behind the head
             if leads:
                 del self._heads[resource]
             return None
-        heirs: deque[Attempt] = deque()
-        before = max(lease._counts_from, attempt.ours_until)
+        heirs: deque[Member] = deque()
         while line and len(heirs) < lease._claim.block - 1:
-            if line[0].began >= before or line[0].claim.ttl != lease._claim.ttl:
+            if line[0].began >= before or line[0].ttl != lease._claim.ttl:
                 break
             heirs.append(line.popleft())
         if heirs:
@@ -328,7 +376,7 @@ class Cohorts:
         heirs = turn.heirs
         while heirs:
             heir = heirs.popleft()
-            if heir.called is not None and heir.runner.alive():
+            if heir.waits():
                 turn.passes -= 1
                 turn.heir = heir
                 self._passing[heir] = None
@@ -360,7 +408,8 @@ class Cohorts:
         """
         head = self._heads.get(claim.resource)
         if head is not None:
-            head.ours_until = until
+            with head.client.mutex:
+                member_of(head).client_held_until = until
 
     def call_heir(self, lease: Lease) -> None:
         """Wake the heir of a lease that was passed on: the lender may have been interrupted before it did."""
@@ -401,15 +450,17 @@ class Cohorts:
             for heir in heirs:
                 heir.turn = None
             head, first = self._heads.get(claim.resource), None
-            if head is not None and head in heirs:  # it stands in no line: it has its place in the store
-                heirs.remove(head)
-                first = head
+            leader = None if head is None else head.member
+            # If it is an heir, it stands in no line: it has its place in the store.
+            if leader is not None and leader in heirs:
+                heirs.remove(leader)
+                first = leader
             elif head is None or not head.runner.alive() or head.claim.ttl != claim.ttl:
                 first = first_waiting(heirs)
                 if first is not None:
-                    self._heads[claim.resource] = first
-            elif head.turn is None:
-                first = head  # perhaps it stands by
+                    self._heads[claim.resource] = first.attempt
+            elif leader is not None and leader.turn is None:
+                first = leader  # perhaps it stands by
             if heirs:
                 self._lines.setdefault(claim.resource, deque()).extendleft(reversed(heirs))
         if left is not None:
@@ -433,7 +484,7 @@ class Cohorts:
         if turn.place is not None:
             turn.place.over = True
 
-    def arrived(self, heir: Attempt) -> Attempt | None:
+    def arrived(self, heir: Member) -> Member | None:
         """Note that the heir's lease holds the claim.
 
         Under the mutex; returns the next head, for the caller to call.
@@ -447,14 +498,14 @@ class Cohorts:
             resource = place.claim.resource
             if place.waiter is heir:
                 place.waiter = None
-            if self._heads.get(resource) is heir:
+            if self._heads.get(resource) is heir.attempt:
                 if resource in self._lines:
                     first = self._advance(resource)
                 else:
                     del self._heads[resource]
         return None if heirs else first  # as in `begin_turn`
 
-    def declined(self, heir: Attempt, turn: Turn) -> None:
+    def declined(self, heir: Member, turn: Turn) -> None:
         """Note that the claim was given back to the store, as the heir could not use it."""
         self._passing.pop(heir, None)
         self._scatter(turn)
@@ -476,8 +527,8 @@ class Cohorts:
                 heir.turn.lender._claim
                 for heir in list(self._passing)
                 if heir.turn is not None
-                and (heir.turn.holder is heir or heir.turn.holder is heir.lease)
-                and (heir.lease is None or heir.lease not in client.leases)
+                and (heir.turn.holder is heir or heir.turn.holder is heir.attempt.lease)
+                and (heir.attempt.lease is None or heir.attempt.lease not in client.leases)
             ]
 
     def disband(self, client: Client) -> None:
@@ -485,9 +536,10 @@ class Cohorts:
         with client.mutex:
             turns = [lease._turn for lease in client.leases] + [heir.turn for heir in self._passing]
             lines = [*self._lines.values(), *(turn.heirs for turn in turns if turn is not None)]
-            waiting = [*self._heads.values(), *(attempt for line in lines for attempt in line)]
-        for attempt in waiting:
-            attempt.call()
+            heads = [head.member for head in self._heads.values() if head.member is not None]
+            waiting = [*heads, *(member for line in lines for member in line)]
+        for member in waiting:
+            member.call()
 
     def after_fork(self) -> None:
         self._heads.clear()
@@ -496,12 +548,9 @@ class Cohorts:
         self.passable.clear()
 
 
-def first_waiting(line: deque[Attempt] | None) -> Attempt | None:
-    """Take the first attempt out of the line that still waits, and was not left behind on a loop that was
-    closed.
-    """
+def first_waiting(line: deque[Member] | None) -> Member | None:
+    """Take the first attempt that still waits out of the line."""
     while line:
-        attempt = line.popleft()
-        if attempt.called is not None and attempt.runner.alive():
-            return attempt
+        if (member := line.popleft()).waits():
+            return member
     return None

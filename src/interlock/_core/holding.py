@@ -110,10 +110,12 @@ class Holding:
 
     def enrol(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
-        client, terms, turn, next_head = self.client, self.terms, attempt.turn, None
+        client, terms, member, next_head = self.client, self.terms, attempt.member, None
+        turn = None if member is None else member.turn
         due = lease._last_try + terms.ttl / timing.RENEWALS if terms.max_hold is None else None
-        if turn is None and attempt.heir_who:  # it stands in a place that another attempt has made
-            due = lease._sign_soon(attempt.heir_who)
+        # In a place that another attempt has made?
+        if turn is None and member is not None and member.inherited_by:
+            due = lease._sign_soon(member.inherited_by)
         if turn is None and attempt.claim.block == 1:
             # Before the look at `closed`: a thread that closes the client looks the other way round.
             self.leases[lease] = client.leases[lease] = None
@@ -123,11 +125,11 @@ class Holding:
             with client.mutex:
                 if client.closed:
                     client.check_open()
-                if turn is None:
+                if member is None or turn is None:
                     next_head = client.cohorts.begin_turn(attempt, lease)
                 else:
-                    due = lease._inherit(turn, attempt.heir_who, attempt.asked)
-                    next_head = client.cohorts.arrived(attempt)
+                    due = lease._inherit(turn, member.inherited_by, attempt.asked)
+                    next_head = client.cohorts.arrived(member)
                 self.leases[lease] = client.leases[lease] = None
         client.keeper.keep(lease, due)
         shortened = client.shortened

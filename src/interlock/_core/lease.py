@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.cohort import Turn
+from interlock._core.cohort import Member, Turn
 from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
 from interlock._core.runtime import Owner, Runtime, Signal
 from interlock._core.signature import signature
@@ -44,7 +44,6 @@ from interlock.store import IO_TIMEOUT
 if TYPE_CHECKING:
     from collections import deque
 
-    from interlock._core.attempt import Attempt
     from interlock._core.holding import Holding
 
 
@@ -147,7 +146,7 @@ class Lease:
         self._unsigned = who
         return self._due
 
-    def _begin_turn(self, heirs: deque[Attempt]) -> Turn:
+    def _begin_turn(self, heirs: deque[Member]) -> Turn:
         """Let these attempts of the same client inherit the claim, one after the other."""
         self._turn = turn = Turn(self, heirs)
         return turn

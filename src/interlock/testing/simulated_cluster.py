@@ -10,9 +10,9 @@ from random import Random
 from typing import Any, Literal
 
 from interlock import aio, events
-from interlock._core.attempt import BLANK, Attempt
+from interlock._core.attempt import BLANK
 from interlock._core.client import Client
-from interlock._core.cohort import Turn
+from interlock._core.cohort import Member, Turn
 from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.runtime import Owner
@@ -63,7 +63,7 @@ class WitnessedLease(aio.Lease):
         return self._lost_signal()
 
     def _inherit(self, turn: Turn, who: str, now: float) -> float:
-        assert isinstance(turn.holder, Attempt)
+        assert isinstance(turn.holder, Member)
         began = self.process.runtime.true_time(turn.holder.began)
         due = super()._inherit(turn, who, now)
         self._note_grant(began, error="passed on")
