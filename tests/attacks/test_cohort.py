@@ -872,6 +872,46 @@ def test_an_operator_who_evicts_the_place_that_was_left_does_not_meet_who_stands
     asyncio.run(main())
 
 
+def test_the_place_of_a_waiter_that_entered_anew_after_an_eviction_is_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The place that was evicted was another attempt's: the keeper must not go on renewing that one instead."""
+    monkeypatch.setattr("interlock._core.attempt.TURN", 0.05)
+
+    async def main() -> None:
+        stage = AsyncStage()
+        first = await held(stage)
+        late = await waiter(stage)
+        await first.release()
+        second = await got(late)
+        (left,) = (await stage.store.inner.inspect("x")).waiters
+        innocent = await waiter(stage)
+        await eventually_kept(stage, left.id)
+        await stage.store.inner.evict("x", left.id, "stuck")
+        while [each.id for each in (await stage.store.inner.inspect("x")).waiters] in ([], [left.id]):
+            await asyncio.sleep(0.01)
+        (own,) = (await stage.store.inner.inspect("x")).waiters
+        await eventually_kept(stage, own.id)
+        assert left.id not in kept(stage)
+        await second.release()
+        assert await got(innocent)
+        await stage.client.close()
+
+    asyncio.run(main())
+
+
+def kept(stage: AsyncStage) -> list[str]:
+    """The ids of the claims and places that the keeper renews."""
+    return [each.id for each in stage.core.keeper.kept() if not each._ended]
+
+
+async def eventually_kept(stage: AsyncStage, id: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while id not in kept(stage):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
 def test_a_place_behind_a_lease_that_is_lost_is_removed() -> None:
     async def main() -> None:
         stage = AsyncStage()

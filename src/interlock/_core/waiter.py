@@ -64,6 +64,7 @@ class Waiter:
         try:
             while not attempt.usable(answer):
                 if isinstance(answer, Gone):
+                    self.leave_queue()  # a claim that enters anew has another id, and a place of its own
                     answer = await attempt.after_eviction(answer)
                     continue
                 if isinstance(answer, Busy):  # named in errors
@@ -239,3 +240,4 @@ class Waiter:
             place.left = True
             if keeper.young.pop(place, self) is not None:  # most are gone before the keeper has looked
                 keeper.drop(place)
+            self._place = None
