@@ -198,7 +198,7 @@ def test_a_second_interrupt_in_the_way_back_leaves_the_claim_to_the_keeper(
         with client.lock("warm"):
             pass
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(Holding, "enrol", strike)
+            patched.setattr(Holding, "register_lease", strike)
             patched.setattr(Attempt, "_leave_queue", strike)
             if entered:
                 with client.lock("x"):

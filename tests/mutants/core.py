@@ -844,7 +844,7 @@ SHORTCUTS: list[Mutant] = [
     mutant(
         "who stands in another's place is not named",
         "an operator sees a holder that is long gone",
-        Code(HOLDING, "Holding.enrol", "due = lease._sign_soon(member.inherited_by)", "pass"),
+        Code(HOLDING, "Holding.register_lease", "due = lease._sign_soon(member.inherited_by)", "pass"),
         tests=inherited("place_of_another_is_shown"),
     ),
     mutant(

@@ -317,7 +317,7 @@ MUTANTS: list[Mutant] = [
         "nobody looks after it",
         Code(
             "_core/holding.py",
-            "Holding.enrol",
+            "Holding.register_lease",
             ("self.leases[lease] = client.leases[lease] = None\nif client.closed:\n    client.check_open()"),
             "self.leases[lease] = client.leases[lease] = None\nif False:\n    client.check_open()",
         ),

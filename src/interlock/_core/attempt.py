@@ -135,7 +135,7 @@ class Attempt:
         if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH:
             return None
         self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
-        holding.enrol(self, lease)
+        holding.register_lease(self, lease)
         client.attempts.pop(self, None)
         if client.closed:
             client.attempt_ended()
@@ -173,7 +173,7 @@ class Attempt:
                 self._follow_session()
                 lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
             self.lease = lease
-            holding.enrol(self, lease)
+            holding.register_lease(self, lease)
             return lease
         except BaseException:
             await self.undo()

@@ -108,7 +108,7 @@ class Holding:
         )
         return self.attempt_type(client, self, claim, wait, owner, runner)
 
-    def enrol(self, attempt: Attempt, lease: Lease) -> None:
+    def register_lease(self, attempt: Attempt, lease: Lease) -> None:
         """Look after a lease that was granted or inherited just now."""
         client, terms, member, next_head = self.client, self.terms, attempt.member, None
         turn = None if member is None else member.turn
