@@ -54,7 +54,7 @@ def test_a_lease_that_is_over_but_was_never_dropped_does_not_keep_the_keeper_bus
     assert lease
     lease._let_go()
     if how != "let go":
-        lease._holding.discharge(lease)
+        lease._holding.unregister_lease(lease)
         stage.core.keeper.keep(lease)
     time.sleep(0.1)  # past its deadline
     before = resource.getrusage(resource.RUSAGE_SELF)

@@ -361,7 +361,7 @@ LEASES: list[Mutant] = [
         "a renewal reaches the store after the release",
         Code(
             HOLDING,
-            "Holding.discharge",
+            "Holding.unregister_lease",
             "if client.keeper.young.pop(lease, self) is not None:\n    ...",
             "if False:\n    ...",
         ),

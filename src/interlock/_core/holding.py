@@ -142,7 +142,7 @@ class Holding:
             waited = client.runtime.now() - attempt.began
             client.emit(events.Acquired(self.resource, lease.token, waited))
 
-    def discharge(self, lease: Lease) -> None:
+    def unregister_lease(self, lease: Lease) -> None:
         client = self.client
         if client.keeper.young.pop(lease, self) is not None:  # most are gone before the keeper has looked
             client.keeper.drop(lease)

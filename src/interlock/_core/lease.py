@@ -591,7 +591,7 @@ class Lease:
                     self._check_taker()
                     return
                 raise NotHeld(f"{self.resource}: lease with token {self._token} was released before")
-            holding.discharge(self)
+            holding.unregister_lease(self)
             client.releasing[self] = None  # whoever closes the client sees to it
             if before is LOST:
                 await self._give_back_lost()
@@ -661,7 +661,7 @@ class Lease:
         if heir is not None and (called := heir.called) is not None:
             called.set()  # first: the heir does not need what is left to do here
         client.cohorts.call_head(turn)
-        self._holding.discharge(self)
+        self._holding.unregister_lease(self)
         self._settled = True
         if client.wants_all_events() and not client.store.inside():
             self._report_release()
@@ -741,7 +741,7 @@ class Lease:
         before = self._let_go()
         if by is not None:
             self._note_taker(by, before)
-        self._holding.discharge(self)
+        self._holding.unregister_lease(self)
         self._holding.client.cohorts.withhold(self)
         return before
 

@@ -90,8 +90,8 @@ class SemaphoreHolding(Holding):
         standings = (await self.client.store.inspect(self.resource)).standings
         return not self.gift and sum(standing.permits for standing in standings) >= self.terms.capacity
 
-    def discharge(self, lease: Lease) -> None:
-        super().discharge(lease)
+    def unregister_lease(self, lease: Lease) -> None:
+        super().unregister_lease(lease)
         with self.client.mutex:
             self._going.discard(lease)
             self.gift += self.gifted.pop(lease, 0)
