@@ -21,7 +21,7 @@ from interlock._core.client import Client as CoreClient
 from interlock._core.holding import Holding
 from interlock._core.reentry import Reentrant
 from interlock._core.semaphore import SemaphoreHolding
-from interlock._core.settings import NOTHING, USUAL, Settings
+from interlock._core.settings import DEFAULT_SETTINGS, DEFAULTS, Settings
 from interlock.model import EVERYTHING, Traits
 
 if TYPE_CHECKING:
@@ -468,7 +468,7 @@ class ClientMixin(
         - `note`: one line of text that `inspect` shows beside the holder, for operators.
         """
         asked = (ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
-        settings = USUAL if asked == NOTHING else Settings(*asked)
+        settings = DEFAULT_SETTINGS if asked == DEFAULTS else Settings(*asked)
         return made(self._lock_type, Holding(self._core, name, settings, passes=True))
 
     def rlock(

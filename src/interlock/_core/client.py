@@ -13,7 +13,7 @@ from interlock._core.cohort import Cohorts
 from interlock._core.keeper import Keeper
 from interlock._core.place import QueuePlace
 from interlock._core.runtime import Owner, Runtime, Signal
-from interlock._core.settings import USUAL
+from interlock._core.settings import DEFAULT_SETTINGS
 from interlock._core.states import FINAL
 from interlock._core.terms import Terms
 from interlock._support.record import record
@@ -64,7 +64,7 @@ class Client:
         usual = min(timing.USUAL_TTL, store.traits.max_ttl)
         self.ttl = timing.checked_ttl(usual if ttl is None else ttl, store.traits)
         store.expect_ttl(self.ttl, at_most=ttl is None)
-        self.usual_terms = Terms(store.traits, self.ttl, USUAL, permits=1, capacity=1, passes=True)
+        self.usual_terms = Terms(store.traits, self.ttl, DEFAULT_SETTINGS, permits=1, capacity=1, passes=True)
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.mutex = runtime.mutex()

@@ -18,7 +18,7 @@ from interlock._core.lease import Lease
 from interlock._core.names import checked_name, known
 from interlock._core.removal import release_later
 from interlock._core.runtime import Owner
-from interlock._core.settings import USUAL, Settings
+from interlock._core.settings import DEFAULT_SETTINGS, Settings
 from interlock._core.states import FINAL, State
 from interlock._core.terms import Terms
 from interlock.errors import NotHeld, Unreached
@@ -45,7 +45,7 @@ class Holding:
         self.client = client
         # As `checked_name` says, but for a call that most would pay for.
         self.resource = resource if type(resource) is str and resource in known else checked_name(resource)
-        if passes and settings is USUAL:
+        if passes and settings is DEFAULT_SETTINGS:
             self.terms = client.usual_terms
         else:
             traits = client.store.traits

@@ -22,8 +22,8 @@ class Settings:
     note: str = ""
 
 
-NOTHING = (None, None, True, True, None, None, None, "")
+DEFAULTS = (None, None, True, True, None, None, None, "")
 """The options of a lock for which nothing was asked, in the order above."""
 
-USUAL = Settings(*NOTHING)
+DEFAULT_SETTINGS = Settings(*DEFAULTS)
 """Its settings: nothing in them has to be checked."""
