@@ -33,7 +33,6 @@ TRAITS = Traits(
     reach="network",
     survives="minority",
     two_holders=(
-        "the holder is paused past the end of its session",
         "an operator evicts the holder, deletes its key or revokes its lease",
         "the cluster is restored from a snapshot",
         (

@@ -23,7 +23,14 @@ TRAITS = Traits(
     wakes="server",
     reach="network",
     survives="minority",
-    two_holders=(),
+    two_holders=(
+        "an operator evicts the holder, deletes its node or ends its session",
+        "the ensemble is restored from a snapshot",
+        (
+            "servers permit sessions of different length, and the answer of one that permits less is lost when "
+            "the client connects to it"
+        ),
+    ),
     min_ttl=0.5,
     max_ttl=86400.0,
     blocks=False,
