@@ -142,3 +142,14 @@ def test_a_mark_that_another_program_has_written_is_no_token(
     with pytest.raises(StoreUnfit, match="no token"):
         guard.put("x", key, "value", token=1)
     guard.close()
+
+
+@pytest.mark.parametrize("value", [5, None, 1.5])
+def test_a_value_that_is_no_text_is_refused(cluster: EtcdCluster, value: object) -> None:
+    """None deleted the key in silence, and a number was an error of the encoding."""
+    guard = etcd.Guard(cluster.url())
+    try:
+        with pytest.raises(TypeError, match="str or bytes"):
+            guard.put("x", "/data", value, token=1)  # type: ignore[arg-type]
+    finally:
+        guard.close()

@@ -305,3 +305,13 @@ def test_a_write_that_is_not_answered_in_time_may_have_been_applied(monkeypatch:
         assert isinstance(asynchronous, Unreached)  # it could not even read
         ensemble.nodes[0].thaw()
         until(lambda: client.get("/data")[0] == b"new")
+
+
+def test_a_claim_that_its_own_client_has_evicted_is_a_loss(zk: Any, url: str) -> None:
+    """It was called a lease of another store."""
+    with interlock.connect(url) as client:
+        lease = client.lock("x").acquire()
+        client.evict("x", reason="drill")
+        with pytest.raises((StaleToken, LeaseLost)):
+            Guard(zk).commit(lease or "x", lambda t: t.set_data(zk.place, b"late"), standing=True)
+    assert zk.get(zk.place)[0] == b"0"

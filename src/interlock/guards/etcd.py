@@ -144,7 +144,7 @@ class Guard(_Guard):
 
         In place of a lease, give a resource and `token=`.
         """
-        return drive(self._write(lease, token, {key: value}, IO_TIMEOUT), nested=True)
+        return drive(self._write(lease, token, {key: _bytes(value)}, IO_TIMEOUT), nested=True)
 
     def write(
         self, lease: Lease | str, values: Mapping[Text, Text | None], *, token: int | None = None
@@ -180,7 +180,7 @@ class AsyncGuard(_Guard):
 
         In place of a lease, give a resource and `token=`.
         """
-        return await self._write(lease, token, {key: value}, IO_TIMEOUT)
+        return await self._write(lease, token, {key: _bytes(value)}, IO_TIMEOUT)
 
     async def write(
         self, lease: Lease | str, values: Mapping[Text, Text | None], *, token: int | None = None
@@ -208,4 +208,6 @@ def _writes(values: Mapping[Text, Text | None]) -> list[bytes]:
 
 
 def _bytes(text: Text) -> bytes:
+    if not isinstance(text, (str, bytes)):
+        raise TypeError(f"keys and values are str or bytes, not {type(text).__name__}")
     return text.encode() if isinstance(text, str) else text

@@ -154,7 +154,7 @@ class _Guard(ABC):
         errors: Any = import_module("kazoo.exceptions")
         own = 1 + standing
         if standing and isinstance(results[1], errors.NoNodeError):
-            raise StaleToken(shown.resource, shown.token, shown.token)
+            raise StaleToken(shown.resource, shown.token, 0)
         failed = [(place, result) for place, result in enumerate(results) if isinstance(result, Exception)]
         if not failed:
             return results[own:]
@@ -191,6 +191,10 @@ class _Guard(ABC):
         path: str | None = (
             store.node_of(lease.id) if isinstance(lease, Lease) and hasattr(store, "node_of") else None
         )
+        if path is None and isinstance(lease, Lease) and hasattr(store, "node_of"):
+            raise StaleToken(
+                lease.resource, lease.token, 0
+            )  # its own client has removed the claim, or lost its session
         chroot = self._client.chroot or ""
         if path is None or not path.startswith(f"{chroot}/"):
             raise Unsupported(

@@ -46,6 +46,13 @@ def translated(place: str, error: Exception) -> InterlockError:
         return StoreUnfit(
             f"{place}: the server refuses the ACL; acl=creator needs credentials, acl=open does not"
         )
+    if isinstance(error, QUOTA):
+        return StoreUnavailable(f"{place}: {_quota('a node there')}")
+    if isinstance(error, exceptions.EphemeralOnLocalSessionError):
+        return StoreUnfit(
+            f"{place}: the servers give local sessions, which hold no locks; set "
+            "localSessionsUpgradingEnabled=true on all of them"
+        )
     if isinstance(error, exceptions.NotReadOnlyCallError):
         return StoreUnavailable(f"{place}: the server is cut off from the others and only reads")
     if isinstance(error, UNREADABLE):
@@ -75,7 +82,7 @@ def guard_refused(resource: str, path: str, error: Exception) -> InterlockError:
 
 def _quota(path: str) -> str:
     return (
-        f"a quota on {path} or a node above it is used up; "
+        f"a quota on {path} or on a node above it is used up; "
         "raise it (setquota), or remove nodes that it counts"
     )
 

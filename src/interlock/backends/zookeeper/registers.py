@@ -10,6 +10,7 @@ from typing import Any
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import within
+from interlock.backends.zookeeper.errors import QUOTA, translated
 from interlock.backends.zookeeper.library import BadVersion, NodeExists, NoNode
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
@@ -90,6 +91,9 @@ class Registers(Side):
             if not any(isinstance(result, Exception) for result in results):
                 await self._tombstones.sweep(deadline)
                 return results[0].mzxid if stat is not None else (await self._read(name, deadline))[0].version
+            for result in results:
+                if isinstance(result, QUOTA):
+                    raise translated(self._link.place, result)
             if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
                 await self._calls.make_parents(self._paths.registers, deadline)
                 await self._tombstones.prepare(deadline)
