@@ -237,9 +237,10 @@ class _AnyLock(LockMixin, _Body):
         """
         attempt = self._core.attempt(blocking, timeout)
         try:
-            lease: Lease | None = drive(attempt.run())
-            if lease is None:
+            taken: Any = drive(attempt.run())
+            if taken is None:
                 raise drive(attempt.timed_out())
+            lease: Lease = taken
             return lease
         except BaseException:  # as in acquire
             try:

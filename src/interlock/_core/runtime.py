@@ -80,7 +80,7 @@ class Runtime(Protocol):
         """
         ...
 
-    def who(self, owner: Owner) -> str:
+    def who(self, owner: Owner, /) -> str:
         """Describe the owner as JSON: host, pid, thread or task, and the call site outside interlock."""
         ...
 

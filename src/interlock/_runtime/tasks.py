@@ -223,6 +223,7 @@ class Tasks:
         self._report = report
         self._pinged = 0.0  # when a sign of life was last asked of the loop; 0.0: it has been given
         self._jobs: set[asyncio.Future[Any]] = set()
+        self.who: Callable[[Owner], str] = identity.describe
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -263,8 +264,6 @@ class Tasks:
             return self.owner()
         owner: TaskOwner = getattr(task, "_interlock_owner", None) or _new_owner(task)
         return owner if owner._task() is task else TaskOwner(task)
-
-    who: Callable[[Owner], str] = staticmethod(identity.describe)
 
     def mutex(self) -> Mutex:
         return new_mutex()  # the keeper's thread meets us there

@@ -126,6 +126,7 @@ class Threads:
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         self._report = report
         self._deliveries = Deliveries()
+        self.who: Callable[[Owner], str] = identity.describe
 
     now = staticmethod(clock.now)
 
@@ -135,8 +136,6 @@ class Threads:
     fresh_id = staticmethod(identity.fresh_id)
 
     owner = runner = staticmethod(identity.thread_owner)
-
-    who: Callable[[Owner], str] = staticmethod(identity.describe)
 
     def mutex(self) -> Mutex:
         return new_mutex()
