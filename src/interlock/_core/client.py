@@ -48,6 +48,8 @@ class Client:
     _none_under_way: Signal | None = None
     _none_releasing: Signal | None = None
 
+    shortened: Shortened | None = None  # what was last found of its session
+
     def __init__(
         self,
         store: Store,
@@ -68,7 +70,6 @@ class Client:
         self.lease_type = lease_type
         self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
         self.mutex = runtime.mutex()
-        self.shortened: Shortened | None = None  # what was last found of its session
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
         self.releasing: dict[Lease, None] = {}  # leases that the store is being asked to release
@@ -85,12 +86,16 @@ class Client:
         self.keeper = Keeper(
             keeper_store, keeper_runtime, self.mutex, lambda event: _called(emit(), event), runtime.stalled
         )
+        self._listen(store)
+        finalize(self, self.keeper.stop_soon).atexit = False
+
+    def _listen(self, store: Store) -> None:
+        """Have the store tell of doubts and of its sessions; weakly, as `emit`."""
         doubt, lose = WeakMethod(self.keeper.doubt), WeakMethod(self.keeper.lose)
+        shorten = WeakMethod(self._shorten)
         store.on_doubt(lambda: _called(doubt()))
         store.on_session_lost(lambda ids: _called(lose(), ids))
-        shorten = WeakMethod(self._shorten)
         store.on_session_shortened(lambda since, seconds: _called(shorten(), since, seconds))
-        finalize(self, self.keeper.stop_soon).atexit = False
 
     def _shorten(self, since: float, seconds: float) -> None:
         """Have no lease count on more than so many seconds from `since`: the session that carries the claims
