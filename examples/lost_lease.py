@@ -1,4 +1,4 @@
-"""An operator takes a lock away. The holder learns it at its next check, and the operator's reason with it."""
+"""An operator takes a lock away. The holder learns it, and the reason, at its next check."""
 
 import time
 

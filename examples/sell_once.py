@@ -1,4 +1,4 @@
-"""Eight processes sell twenty tickets: a lock lets one sell at a time, and a guard refuses whoever comes too late."""
+"""Eight processes sell twenty tickets under a lock; a guard refuses whoever comes too late."""
 
 import multiprocessing
 import sqlite3

@@ -1,4 +1,4 @@
-"""Money moves between two accounts under both locks. The order in which they are named cannot cause a deadlock."""
+"""Money moves between two accounts under both locks, in whichever order they are named."""
 
 import threading
 

@@ -192,7 +192,8 @@ class LeaseLost(NotHeld):
             "max_hold": "it was held for max_hold seconds",
             "session": "its client's session with the store has ended",
             "forked": "this process was forked from its holder",
-            "owner_ended": f"its owner, {printable(self.reason)}, has ended, and leases are renewed only while their "
+            "owner_ended": f"its owner, {printable(self.reason)}, has ended, and leases are renewed only "
+            "while their "
             "owner lives (call lease.adopt() in the thread or task that goes on with it)",
         }.get(self.cause, self.cause)
         if self.reason and self.cause != "owner_ended":

@@ -148,7 +148,8 @@ class Client:
         own = theirs.get(key)
         if own is not None and not own.over and own.lease._state not in FINAL:
             raise WouldDeadlock(
-                f"{lease.resource}: {owner} is inside by another lease already, with token {own.lease.token}; "
+                f"{lease.resource}: {owner} is inside by another lease already, with token "
+                f"{own.lease.token}; "
                 "release that one before you adopt this one"
             )
         theirs[key] = entry

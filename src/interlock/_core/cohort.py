@@ -5,10 +5,10 @@ This is lock cohorting (Dice, Marathe and Shavit, "Lock Cohorting: A General Tec
 Locks", PPoPP 2012), with a client in the place of a NUMA node and the store in the place of the global lock.
 
     head     asks the store. Attempts of the same client that come meanwhile stand in line behind it.
-    turn     begins with a grant. The attempts in line that began before the store was asked become its heirs; the next
-             one in line becomes the new head.
-    heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with the grant.
-             The store is not asked.
+    turn     begins with a grant. The attempts in line that began before the store was asked become its heirs;
+             the next one in line becomes the new head.
+    heir     gets the claim from the holder that releases, with the next of the tokens that were reserved with
+             the grant. The store is not asked.
 
 A new head stands by while there are heirs: they came before it. It asks the store when the last of them has
 the claim, so all who stand in line by then began before that question and can inherit what it is granted.
@@ -16,15 +16,16 @@ the claim, so all who stand in line by then began before that question and can i
 An heir's token must not be below a token that was granted, and used, before its attempt began. Three rules
 make sure of that, whatever has happened to the claim in the store:
 
-    An attempt that began before the store was asked for the claim cannot have begun after a later grant to somebody else.
+    An attempt that began before the store was asked for the claim cannot have begun after a later grant to
+    somebody else.
 
-    So with an attempt that began before the store was asked again, and answered that this claim still stood: then no later
-    grant can have been made before. The head asks, and gets such an answer when a holder of its own client is in the way.
-    It joins the heirs if the store names that holder's claim as the only one ahead (so nobody else is overtaken), and takes
-    those along who stood in line when it asked.
+    So with an attempt that began before the store was asked again, and answered that this claim still
+    stood: then no later grant can have been made before. The head asks, and gets such an answer when a
+    holder of its own client is in the way. It joins the heirs if the store names that holder's claim as the
+    only one ahead (so nobody else is overtaken), and takes those along who stood in line when it asked.
 
-    So with an attempt that began before the store was asked to release the claim ahead, one of our own client's, and
-    answered that this had still stood: until then it kept everybody else out.
+    So with an attempt that began before the store was asked to release the claim ahead, one of our own
+    client's, and answered that this had still stood: until then it kept everybody else out.
 
 A head that inherits has left a place in the store's queue. The next head stands there instead of making a new
 one (`SharedPlace`), or the place is removed together with the claim. So at most one place of a client stands

@@ -2,10 +2,12 @@
 
 Each client has one keeper, on one thread (or one task). It does its work in this order:
 
-    renewals            of leases, and of places in queues: nothing else may delay them
-    verdicts            a lease whose deadline has passed is lost, whether or not the store has answered
-    clean-up            for callers that cannot clean up after themselves: what they left becomes pending releases
-    pending releases    claims that could not be taken back in time are taken back, until the next renewal is due
+    renewals          of leases, and of places in queues: nothing else may delay them
+    verdicts          a lease whose deadline has passed is lost, whether or not the store has answered
+    clean-up          for callers that cannot clean up after themselves: what they left becomes pending
+                      releases
+    pending releases  claims that could not be taken back in time are taken back, until the next
+                      renewal is due
 
 A renewal takes no longer than half the time to the earliest deadline, so a hung server cannot delay a
 verdict; but it is given the time that the server has lately needed, or a lease shorter than two round trips
@@ -205,7 +207,9 @@ class Keeper:
                 self._pending.pop(pending, None)
 
     def deadlines_moved(self) -> None:
-        """Look at all deadlines anew, for some are sooner now, and have everything verified. For any thread."""
+        """Look at all deadlines anew, for some are sooner now, and have everything verified. For any
+        thread.
+        """
         with self._mutex:
             self._absorb()
             self._by_deadline = [

@@ -121,8 +121,8 @@ def names_over(
 def _behind_wrappers(function: Callable[..., object]) -> Callable[..., object]:
     """The callable that a call's arguments reach as they are.
 
-    Not the one behind a bound method or a partial, which adds some: Django's `method_decorator` makes a partial
-    that passes for the unbound method.
+    Not the one behind a bound method or a partial, which adds some: Django's `method_decorator` makes a
+    partial that passes for the unbound method.
     """
     from functools import partial
     from inspect import unwrap

@@ -1,7 +1,7 @@
 """Notices about a server, not about a lease: its version has a known bug, for example.
 
-A program logs them as warnings, each once. The command line holds them back: cron would send mail for every run
-of a job that went well. It says them if the command fails, or is asked to say more.
+A program logs them as warnings, each once. The command line holds them back: cron would send mail for every
+run of a job that went well. It says them if the command fails, or is asked to say more.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     from interlock import guards
 
     with client.lock("account:1") as lease, session.begin():
-        guards.sql.guard(session, lease)          # first, before anything is read: raises StaleToken if it is too late
+        guards.sql.guard(session, lease)    # first, before anything is read: raises StaleToken if too late
         ...
 
 | module | what it guards |

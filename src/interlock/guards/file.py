@@ -80,7 +80,8 @@ def _replace(written: str, target: str) -> None:
         if error.errno != errno.EBUSY:
             raise
         raise StoreUnfit(
-            f"{target}: nothing can be put in its place, because it is mounted by itself; mount the folder that "
+            f"{target}: nothing can be put in its place, because it is mounted by itself; mount the "
+            "folder that "
             "it lies in"
         ) from error
 
@@ -119,7 +120,9 @@ def _fence(target: str, shown: Presented, timeout: float, kept: os.stat_result |
 
 
 def _name_beside(name: str, suffix: str) -> str:
-    """Return the name of a file of ours beside the one with this name; a long name is replaced by its digest."""
+    """Return the name of a file of ours beside the one with this name; a long name is replaced by its
+    digest.
+    """
     beside = f".{name}{suffix}"
     if len(os.fsencode(beside)) <= LONGEST_NAME:
         return beside

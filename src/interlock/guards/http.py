@@ -1,6 +1,6 @@
 """A middleware that answers 409 to requests whose token is too low, and the headers that carry a token.
 
-    app = guards.http.FenceASGI(app, client)                 # interlock.aio; FenceWSGI takes a blocking client
+    app = guards.http.FenceASGI(app, client)    # interlock.aio; FenceWSGI takes a blocking client
     httpx.post(url, headers=guards.http.headers(lease))
 
 The highest token of each resource is kept in the store of the client. The middleware looks before the

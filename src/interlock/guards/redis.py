@@ -127,7 +127,8 @@ class _Guard:
     async def _run(self, shown: Presented, body: str, keys: list[Any], args: list[Any]) -> Any:
         if self._of_parent:  # each process would read the other's replies
             raise StoreUnfit(
-                "this guard's client has connections of the process that forked this one: make a client and a "
+                "this guard's client has connections of the process that forked this one: make a client "
+                "and a "
                 "guard after the fork"
             )
         fence = self.key(shown.resource)
@@ -331,8 +332,8 @@ def _purpose(kind: Any) -> tuple[str, ...]:
 async def _closed_by_server(connections: list[Any]) -> list[Any]:
     """Those of these asyncio connections that the server closed while they were idle.
 
-    A request would be lost on them, and nobody could tell whether it was done. Neither the pools of redis-py 8
-    nor the nodes of a Cluster look for that.
+    A request would be lost on them, and nobody could tell whether it was done. Neither the pools of
+    redis-py 8 nor the nodes of a Cluster look for that.
     """
     if any(getattr(connection, "_reader", None) is not None for connection in connections):
         from asyncio import sleep  # here, not above: blocking programs do without

@@ -80,7 +80,8 @@ class _Guard(ABC):
         errors: Any = import_module("kazoo.exceptions")
         if os.getpid() != self._process:
             raise StoreUnfit(
-                "this guard's KazooClient belongs to the process that has forked this one: start a client and "
+                "this guard's KazooClient belongs to the process that has forked this one: start a "
+                "client and "
                 "make a guard after the fork"
             )
         shown = presented(lease, token)
@@ -113,8 +114,8 @@ class _Guard(ABC):
         raise StoreUnavailable(f"{resource}: others present tokens again and again")
 
     async def _ask(self, shown: Presented, result: Any, until: float) -> Any:
-        """The answer to a request that writes none of the caller's operations; an error of ours for any other,
-        but for a node that is missing.
+        """The answer to a request that writes none of the caller's operations; an error of ours for any
+        other, but for a node that is missing.
         """
         errors: Any = import_module("kazoo.exceptions")
         try:
@@ -136,11 +137,13 @@ class _Guard(ABC):
         except Unanswered as late:
             # kazoo sends it again when it is connected again, if it was not sent.
             raise StoreUnavailable(
-                f"{shown.resource}: {late}; the write may have been applied, or may be applied yet; read what it wrote"
+                f"{shown.resource}: {late}; the write may have been applied, or may be applied yet; read "
+                "what it wrote"
             ) from late
         except (errors.ConnectionLoss, errors.SessionExpiredError, errors.OperationTimeoutError) as error:
             raise StoreUnavailable(
-                f"{shown.resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may have "
+                f"{shown.resource}: ZooKeeper did not answer ({type(error).__name__}), and the write may "
+                "have "
                 "been applied; read what it wrote"
             ) from error
         except errors.KazooException as error:

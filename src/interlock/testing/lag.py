@@ -7,7 +7,7 @@
 bound would no longer check the promise, and a bound without the subtraction fails wherever other programs run
 beside the test.
 
-    ttl = stretched(0.3)        # for a claim that must still stand a few calls later, and be waited for in the end
+    ttl = stretched(0.3)    # for a claim that must stand a few calls later, and is waited for in the end
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Seeds by the thousand: every scenario of the shipped algorithms, in every weather, judged.
 
     python -m interlock.testing.simulation --seeds 2000
-    python -m interlock.testing.simulation --store sessions --seeds 2000    # on a server whose claims live with sessions
+    python -m interlock.testing.simulation --store sessions --seeds 2000    # claims live with sessions
     python -m interlock.testing.simulation --scenario lock --weather tempest --seed 1234    # replays one
 
 A seed names the scenario and the weather too, unless they are given. The same seed gives the same run, to the

@@ -27,7 +27,9 @@ class NotAuthenticated(Exception):
 
 
 class OldRevision(NotAuthenticated):
-    """Users or roles have changed since the token was given; nothing was done. It says nothing about the user."""
+    """Users or roles have changed since the token was given; nothing was done. It says nothing about the
+    user.
+    """
 
 
 class Compacted(StoreUnavailable):

@@ -14,7 +14,7 @@
 | `wake_pipe` | wakes a thread that polls file descriptors |
 | `executor_thread` | a thread beside the event loop for calls that block, which may own a connection |
 
-Beside the kit, a store may use `interlock._support.native` (mutexes and threads), `interlock._support.clock` (the boot clock),
-`_core.admission` (the rule of who is in), `_core.outline` (what counts as a change of a queue) and
-`_core.drive` (running a coroutine that never suspends).
+Beside the kit, a store may use `interlock._support.native` (mutexes and threads),
+`interlock._support.clock` (the boot clock), `_core.admission` (the rule of who is in), `_core.outline`
+(what counts as a change of a queue) and `_core.drive` (running a coroutine that never suspends).
 """

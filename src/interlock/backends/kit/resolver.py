@@ -1,10 +1,10 @@
 """Looks host names up with a deadline, which the system's own lookup does not have.
 
-While the resolver is down, a lookup takes half a minute by default. A client that reconnects to one node of a
-quorum would miss its renewals on all the others. So each lookup runs on a thread of its own, which may outlive
-those who wait for it; whoever needs the same name meanwhile shares it, or each retry would leave a thread
-behind. An event loop has a few threads for lookups, but abandoned ones would keep them from everybody else
-and delay the end of the loop.
+While the resolver is down, a lookup takes half a minute by default. A client that reconnects to one node of
+a quorum would miss its renewals on all the others. So each lookup runs on a thread of its own, which may
+outlive those who wait for it; whoever needs the same name meanwhile shares it, or each retry would leave a
+thread behind. An event loop has a few threads for lookups, but abandoned ones would keep them from
+everybody else and delay the end of the loop.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Follow one request from top to bottom: `store` implements the port, `wire` turns claims into bytes,
 `transport` carries them to the server, and the `.lua` files run there. `pubsub` tells waiters of grants.
-`address` opens connections, with `connection_attempt` for host names and `tls` for certificates; `errors` turns an
-error reply into one sentence that says what to do; `scan` lists resources; `replicated` waits for replicas.
-`open` and `assembly` put a store together.
+`address` opens connections, with `connection_attempt` for host names and `tls` for certificates; `errors`
+turns an error reply into one sentence that says what to do; `scan` lists resources; `replicated` waits for
+replicas. `open` and `assembly` put a store together.
 
 `sentinel` and `cluster` hold what only those deployments need. Opening `redis://` loads neither.
 """

@@ -433,7 +433,8 @@ def _check_options(kind: Any, kind_name: str, settings: dict[str, Any]) -> None:
     known = SETTINGS - OBJECTS - ({"host", "port"} if kind_name.startswith("Unix") else {"path"})
     if tls and kind_name != "SSLConnection":
         raise InvalidURL(
-            f"{place}: {tls[0]} is an option of TLS; write rediss://, rediss+sentinel://, rediss+cluster:// or "
+            f"{place}: {tls[0]} is an option of TLS; write rediss://, rediss+sentinel://, "
+            "rediss+cluster:// or "
             "redlocks://"
         )
     if tls:

@@ -46,8 +46,10 @@ NOT_OURS = (
     "same library; if it is something else, use a prefix of your own"
 )
 NO_TOKENS = (
-    "counts its tokens in the key \\x1ftoken, behind the prefix, and the number there is none of ours, or so high, "
-    "above 7.9e15, that the next tokens could not be told apart: delete the key \\x1ftoken while no lock is held, "
+    "counts its tokens in the key \\x1ftoken, behind the prefix, and the number there is none of ours, "
+    "or so high, "
+    "above 7.9e15, that the next tokens could not be told apart: delete the key \\x1ftoken while no lock "
+    "is held, "
     "which sets tokens back to the clock, and reset the guards that have seen higher ones"
 )
 IN_CLUSTER = "belongs to a Redis Cluster; use redis+cluster:// instead of redis://"
@@ -71,7 +73,8 @@ SENTENCES: tuple[tuple[str, bool, str], ...] = (
         "CLUSTERDOWN",
         True,
         (
-            "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli --cluster "
+            "belongs to a cluster that is down, or lacks this slot; see CLUSTER INFO, and redis-cli "
+            "--cluster "
             "check"
         ),
     ),

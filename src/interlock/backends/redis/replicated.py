@@ -1,5 +1,5 @@
-"""A store whose grants, renewals and writes of registers count only once enough replicas have them (`replicas=`): WAIT, on the
-connection of the write.
+"""A store whose grants, renewals and writes of registers count only once enough replicas have them
+(`replicas=`): WAIT, on the connection of the write.
 
 If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks
 again under the same id, which waits for the replicas again, or gives up and takes its claim back. This
@@ -177,7 +177,8 @@ class ReplicatedStore(RedisStore):
         )
         if understood(self._place, packing.written, reply)[0] and confirmed < wanted:
             raise StoreUnavailable(
-                f"{confirmed} of the {wanted} replicas wanted confirmed the change in time; see INFO replication "
+                f"{confirmed} of the {wanted} replicas wanted confirmed the change in time; see INFO "
+                "replication "
                 f"on {self._place}"
             )
         return reply

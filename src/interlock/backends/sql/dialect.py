@@ -12,7 +12,7 @@ Errors. A `Link` turns the errors of its driver into these, and nothing raw reac
 | `StoreUnavailable` | no answer in time | raises it |
 | `Unreached` | there is no connection, and nothing was sent | raises it |
 | `StoreUnfit`, `InvalidSetting` | the server refuses: rights, space, another version | raises it |
-"""
+"""  # noqa: E501  (a table)
 
 from __future__ import annotations
 

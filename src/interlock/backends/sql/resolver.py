@@ -1,5 +1,5 @@
-"""Looks host names up with a deadline, and connects to the address that answered last: libpq and PyMySQL would
-wait for the system's lookup without one, and block an event loop with it.
+"""Looks host names up with a deadline, and connects to the address that answered last: libpq and PyMySQL
+would wait for the system's lookup without one, and block an event loop with it.
 """
 
 from __future__ import annotations

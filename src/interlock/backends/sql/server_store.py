@@ -215,7 +215,8 @@ class ServerStore(SqlStore):
         self._state.clear()
         self._keeper.after_fork()
         self._runner.source.after_fork()
-        self._listener.after_fork()  # the blocking side does it a second time, which is harmless: nobody waits yet
+        # The blocking side does it a second time, which is harmless: nobody waits yet
+        self._listener.after_fork()
         for side in self.sides.kept:
             side._runner.source.after_fork()
 

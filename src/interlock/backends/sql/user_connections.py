@@ -156,7 +156,8 @@ def refuse_shared(engine: Any) -> None:
     if isinstance(pool, (pools.StaticPool, pools.SingletonThreadPool)):
         raise Unsupported(
             f"a call over this engine would roll back what your program has begun, because its "
-            f"{type(pool).__name__} lends one connection to several at once: make the engine without poolclass, or "
+            f"{type(pool).__name__} lends one connection to several at once: make the engine without "
+            "poolclass, or "
             "give interlock a URL of its own"
         )
 
@@ -167,8 +168,8 @@ T = TypeVar("T")
 async def unless_cancelled(lend: Awaitable[T], give_back: Callable[[T], Awaitable[None]]) -> T:
     """Return what the pool lends; raise CancelledError if the task was cancelled meanwhile.
 
-    Pools of psycopg and SQLAlchemy wait by `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that
-    arrives together with the connection: the task would go on, and nobody would cancel it again.
+    Pools of psycopg and SQLAlchemy wait by `asyncio.wait_for`, which in Python 3.11 forgets a cancellation
+    that arrives together with the connection: the task would go on, and nobody would cancel it again.
     """
     import asyncio
 

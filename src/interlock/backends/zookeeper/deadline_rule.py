@@ -18,8 +18,8 @@ itself enters in its table.
 Each connection negotiates the timeout anew, because servers may permit different ones. The server tells the
 leader, which counts from then on with the new timeout, even if the session would have lived longer with the
 old one. Whether the leader has heard of it is not proved; but either it has, after the connection was asked
-for, or the session lives as long as before. So it lives up to the sooner of the two at least. Writes that were
-confirmed on earlier connections prove nothing more.
+for, or the session lives as long as before. So it lives up to the sooner of the two at least. Writes that
+were confirmed on earlier connections prove nothing more.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ TRAITS = Traits(
         "an operator evicts the holder, deletes its node or ends its session",
         "the ensemble is restored from a snapshot",
         (
-            "servers permit sessions of different length, and the answer of one that permits less is lost when "
+            "servers permit sessions of different length, and the answer of one that permits less is "
+            "lost when "
             "the client connects to it"
         ),
     ),

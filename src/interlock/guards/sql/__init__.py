@@ -20,7 +20,7 @@ the two updates is lost.
 Each function takes a connection or cursor of sqlite3, psycopg 3 or PyMySQL, a Session or Connection of
 SQLAlchemy, or a connection or an alias of Django's. Its twin with an `a` before its name is awaited, and
 takes those of psycopg and SQLAlchemy for asyncio, and of aiomysql.
-"""
+"""  # noqa: E501  (a table)
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ def attach(connection: Any, client: AnyClient, *, schema: str = "interlock") -> 
     """Attach the lock file of a client to a SQLite connection, under the name `schema`, unless it is attached
     already.
 
-    Call it once for each connection, outside a transaction. `Unsupported` if another file is attached under that
-    name, and `StoreUnfit` if the lock file was deleted or replaced since it was attached. From then on a `begin immediate` on this
-    connection stops all acquires, renewals and releases on that file until it ends, so keep such transactions
-    short.
+    Call it once for each connection, outside a transaction. `Unsupported` if another file is attached under
+    that name, and `StoreUnfit` if the lock file was deleted or replaced since it was attached. From then on
+    a `begin immediate` on this connection stops all acquires, renewals and releases on that file until it
+    ends, so keep such transactions short.
     """
     found = transaction(connection, asynchronous=False)
     store: Any = client._core.store
@@ -76,7 +76,8 @@ async def check_attached(transaction: Transaction, schema: str) -> None:
     noted = await _noted(transaction, schema)
     if noted is None:
         raise Unsupported(
-            f"the absolute form needs a lock file that was attached by guards.sql.attach(connection, client), and "
+            "the absolute form needs a lock file that was attached by guards.sql.attach(connection, "
+            "client), and "
             f"{schema} was not: call it once, outside a transaction"
         )
     path, files = noted
@@ -104,7 +105,9 @@ async def _noted(transaction: Transaction, schema: str) -> tuple[str, str] | Non
 
 
 def _files(path: str) -> str:
-    """The lock file, and the one with the memory that the log's readers share, which the store compares too."""
+    """The lock file, and the one with the memory that the log's readers share, which the store compares
+    too.
+    """
     found: list[str] = []
     for name in (path, f"{path}-shm"):
         try:
@@ -117,7 +120,8 @@ def _files(path: str) -> str:
 
 def _moved(path: str) -> StoreUnfit:
     return StoreUnfit(
-        f"{path}: the lock file was deleted or replaced since this connection attached it, and the locks are now "
+        f"{path}: the lock file was deleted or replaced since this connection attached it, and the locks "
+        "are now "
         "in another file; close the connection, and attach the lock file to a new one"
     )
 

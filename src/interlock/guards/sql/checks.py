@@ -102,9 +102,9 @@ async def _refuse_engine(transaction: Transaction, table: str) -> None:
     """Raise `Unsupported` if a table of MySQL or MariaDB keeps no lock until the commit, and cannot be rolled
     back.
 
-    It is asked each time, because a name may lead to another table after `use`, and a table may be altered; and
-    after the guard's own statement, because a read before it could fix a snapshot that does not show what an
-    earlier holder commits.
+    It is asked each time, because a name may lead to another table after `use`, and a table may be altered;
+    and after the guard's own statement, because a read before it could fix a snapshot that does not show
+    what an earlier holder commits.
     """
     if transaction.dialect == "mysql":
         found = await transaction.execute(statement("row", "engine", "mysql"), _named_table(table))
@@ -327,7 +327,8 @@ def _without_fence(table: str, dialect: Dialect) -> StoreUnfit:
 
 def _dropped(table: str) -> StoreUnfit:
     return StoreUnfit(
-        f"{table}: the row was not changed, though its token is not higher; does a trigger, a rule or a policy "
+        f"{table}: the row was not changed, though its token is not higher; does a trigger, a rule or a "
+        "policy "
         "of the table drop the change?"
     )
 

@@ -22,7 +22,7 @@ IN_TRANSACTION, AUTOCOMMIT = 1, 2  # of the server status in MySQL's protocol
 
 POISON = """do $$ begin
   raise exception 'interlock: the token is stale, and this transaction can no longer be committed' using errcode = '40000';
-end $$"""
+end $$"""  # noqa: E501
 POISONED = "40000"
 
 

@@ -16,7 +16,7 @@
 | `namespaces` | two network namespaces with a link that can be cut |
 | `shared` | servers that all workers of one test run share |
 
-Every server is a `ServerProcess`: `start`, `url`, `freeze`, `thaw`, `kill`, `restart`, `close`. A program that is
-not installed raises `ServerMissing`, which names its package; a fault that the machine does not allow raises
-`FaultUnavailable`. A client library is imported only where a server is asked through it.
-"""
+Every server is a `ServerProcess`: `start`, `url`, `freeze`, `thaw`, `kill`, `restart`, `close`. A program
+that is not installed raises `ServerMissing`, which names its package; a fault that the machine does not
+allow raises `FaultUnavailable`. A client library is imported only where a server is asked through it.
+"""  # noqa: E501  (a table)

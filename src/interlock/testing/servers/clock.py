@@ -1,8 +1,9 @@
 """A redis-server whose wall clock can be moved while it runs, by a preloaded library of ours.
 
-The library (clockshim.c) adds an offset to what the process reads of the wall clock. The offset stands in a file
-that the process has mapped: two 64-bit numbers of nanoseconds, for the wall clock and the monotonic one; writing the
-first moves the clock at once. Redis keeps the wall clock it read last for a command, so the next one sees the jump.
+The library (clockshim.c) adds an offset to what the process reads of the wall clock. The offset stands in a
+file that the process has mapped: two 64-bit numbers of nanoseconds, for the wall clock and the monotonic
+one; writing the first moves the clock at once. Redis keeps the wall clock it read last for a command, so
+the next one sees the jump.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def _port_of_its_own() -> int:
 
 
 class RedisCluster:
-    """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard; the first `old` are old."""
+    """Nodes by port. `masters` and `replicas` are as they were at the beginning, shard by shard; the first
+    `old` are old.
+    """
 
     def __init__(
         self, replicas: int = 1, password: str | None = None, options: tuple[str, ...] = (), old: int = 0
@@ -122,7 +124,9 @@ class RedisCluster:
             until(partial(self._followed, master, now))
 
     def _followed(self, master: ClusterNode, offset: int) -> bool:
-        """Whether all replicas of a master have told it that they have so much: what it has meanwhile, they may not."""
+        """Whether all replicas of a master have told it that they have so much: what it has meanwhile, they
+        may not.
+        """
         facts = self.ask(master, "INFO", "replication")
         slaves = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
         level = [s["state"] == "online" and s["offset"] >= offset for s in slaves]
@@ -204,7 +208,9 @@ class RedisCluster:
 def started(
     replicas: int = 1, password: str | None = None, options: tuple[str, ...] = (), old: int = 0
 ) -> RedisCluster:
-    """A whole Cluster. On a busy machine a master may be replaced before it is whole: then it never is, as it should be."""
+    """A whole Cluster. On a busy machine a master may be replaced before it is whole: then it never is, as
+    it should be.
+    """
     for more in (True, False):
         made = RedisCluster(replicas, password, options, old)
         try:

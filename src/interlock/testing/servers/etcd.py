@@ -1,6 +1,7 @@
 """Real etcd clusters for tests: members on free ports with folders of their own, ended by their pids.
 
-`ETCD_PROGRAM=/folder/etcd` before the command of the tests runs them on another version than the installed one.
+`ETCD_PROGRAM=/folder/etcd` before the command of the tests runs them on another version than the installed
+one.
 """
 
 from __future__ import annotations

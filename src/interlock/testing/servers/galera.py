@@ -13,7 +13,9 @@ from interlock.testing.servers.mysql import Server
 from interlock.testing.servers.process import free_port
 
 AS_NOBODY = ["--user=nobody"] if os.getuid() == 0 else []
-"""Below root, the program that receives the first node's files runs as nobody, and so must the server that reads them."""
+"""Below root, the program that receives the first node's files runs as nobody, and so must the server that
+reads them.
+"""
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
 
 

@@ -31,7 +31,8 @@ SMALL = ("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M")
 
 
 def _template() -> Path:
-    """A data folder that was made once for this version and user: making one takes seconds, copying it a fraction of one.
+    """A data folder that was made once for this version and user: making one takes seconds, copying it a
+    fraction of one.
 
     Test workers start at the same moment, so a file lock lets one of them make it while the others wait.
     """
@@ -77,7 +78,9 @@ class Server(ServerProcess):
             shutil.copytree(_template(), self.folder, dirs_exist_ok=True)
 
     def start(self, *, empty: bool = True) -> None:
-        """Start it, with a new database if it is new; `empty=False` for a node that gets its databases from others."""
+        """Start it, with a new database if it is new; `empty=False` for a node that gets its databases from
+        others.
+        """
         program = find_program("mariadbd", "mariadb-server")
         self.prepare()
         with open(f"{self.folder}/log", "ab") as log:
@@ -86,7 +89,8 @@ class Server(ServerProcess):
                     *(program, "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={self.folder}"),
                     *(f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/socket"),
                     *("--skip-name-resolve", "--skip-log-bin", "--performance-schema=OFF"),
-                    f"--tmpdir={self.folder}",  # a server that starts removes what others keep in a folder that they share
+                    # A server that starts removes what others keep in a folder that they share
+                    f"--tmpdir={self.folder}",
                     *(*SMALL, *self._options),
                 ],
                 stdout=subprocess.DEVNULL,

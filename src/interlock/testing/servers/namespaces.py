@@ -1,7 +1,8 @@
 """Two zones of a network that can be cut apart, each a network namespace with servers and clients of its own.
 
-The namespaces are below one of their own, so nothing of this machine's network is touched, and all of it goes with the test.
-Whoever wants to be in a zone asks `python -m interlock.testing.servers.namespaces`, which holds a lock there and tells when it is lost.
+The namespaces are below one of their own, so nothing of this machine's network is touched, and all of it
+goes with the test. Whoever wants to be in a zone asks `python -m interlock.testing.servers.namespaces`,
+which holds a lock there and tells when it is lost.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ def zones() -> Iterator[Zones]:
 
 
 class ZoneClient:
-    """A process in a zone that holds a lock, and tells when it was granted and lost by the clock of this machine.
+    """A process in a zone that holds a lock, and tells when it was granted and lost by the clock of this
+    machine.
 
     With `again`, it asks for the lock again whenever it has lost it.
     """

@@ -1,6 +1,8 @@
-"""Real PostgreSQL servers for tests: each on a free port with a data folder of its own, ended by its pid; and PgBouncer before one.
+"""Real PostgreSQL servers for tests: each on a free port with a data folder of its own, ended by its pid;
+and PgBouncer before one.
 
-PostgreSQL refuses to run as root, so the servers run as the user postgres then. One data folder is made by initdb and copied for each server.
+PostgreSQL refuses to run as root, so the servers run as the user postgres then. One data folder is made by
+initdb and copied for each server.
 """
 
 from __future__ import annotations
@@ -162,7 +164,8 @@ class Server(ServerProcess):
                     os.kill(pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
-            # Until the last of them is gone, the shared memory counts as in use, and no server starts on this folder.
+            # Until the last of them is gone, the shared memory counts as in use, and no server starts on
+            # this folder.
             until(lambda: not any(map(_runs, processes)))
 
     def stop(self) -> None:
@@ -183,7 +186,8 @@ class Server(ServerProcess):
         """End the connections of our clients, as an operator does; how many there were."""
         return len(
             self.sql(
-                "select pg_terminate_backend(pid) from pg_stat_activity where application_name like %s and pid <> pg_backend_pid()",
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name like %s "
+                "and pid <> pg_backend_pid()",
                 name,
             )
         )

@@ -55,7 +55,8 @@ _dice = random.SystemRandom()  # a test may have seeded the usual one
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody uses now.
 
-    Not one that the system would choose: those it gives to connections as well, so the port could be taken before the server is up.
+    Not one that the system would choose: those it gives to connections as well, so the port could be taken
+    before the server is up.
     """
     while True:
         port = _dice.choice(PORTS)
@@ -73,7 +74,8 @@ def die_with_parent() -> None:
 def start_program(argv: Sequence[str], **settings: Any) -> subprocess.Popen[Any]:
     """Start a program that ends with this process, also if this process is killed.
 
-    With `preexec_fn`, Python copies this whole process first, and thousands of starts made that a part of the run's cost. So setpriv does it.
+    With `preexec_fn`, Python copies this whole process first, and thousands of starts made that a part of
+    the run's cost. So setpriv does it.
     """
     if SETPRIV:
         return subprocess.Popen([SETPRIV, "--pdeathsig", "KILL", *argv], **settings)

@@ -1,4 +1,6 @@
-"""A proxy in front of a server: it passes requests and replies on, delays or drops them, or cuts the connection."""
+"""A proxy in front of a server: it passes requests and replies on, delays or drops them, or cuts the
+connection.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from contextlib import contextmanager
 
 
 class Proxy:
-    """Passes bytes on. `holed`: nothing arrives any more, either way; `cuts`: so many replies end their connection.
+    """Passes bytes on. `holed`: nothing arrives any more, either way; `cuts`: so many replies end their
+    connection.
 
-    `delays`: so many requests are kept until `deliver`, also if their sender has hung up meanwhile; and what follows them on their connection.
+    `delays`: so many requests are kept until `deliver`, also if their sender has hung up meanwhile; and
+    what follows them on their connection.
 
-    With a `trip`, seconds, the server is that far away: to connect takes one round trip, and so does every answer.
+    With a `trip`, seconds, the server is that far away: to connect takes one round trip, and so does every
+    answer.
     """
 
     def __init__(self, port: int, trip: float = 0.0) -> None:

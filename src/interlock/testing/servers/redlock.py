@@ -1,4 +1,6 @@
-"""Several independent redis-servers for tests of a quorum; broken one by one by those tests that break them."""
+"""Several independent redis-servers for tests of a quorum; broken one by one by those tests that break
+them.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ class Watcher:
             return sentinel.sentinel_master(SERVICE)
 
     def hears(self, others: int) -> bool:
-        """Whether it reaches so many others, each of which has told it its master lately: they do so every 2 s."""
+        """Whether it reaches so many others, each of which has told it its master lately: they do so every
+        2 s.
+        """
         with self.ask() as sentinel:
             entries: Any = sentinel.sentinel_sentinels(SERVICE)
         heard = [entry for entry in entries if entry["flags"] == "sentinel" and _young(entry)]
@@ -110,7 +112,9 @@ def alone(master: Server, host: str = "127.0.0.1") -> Iterator[Watcher]:
 
 
 class SentinelSet:
-    """Servers by port, and the sentinels that watch them. They have a password, or none; theirs begins with s-."""
+    """Servers by port, and the sentinels that watch them. They have a password, or none; theirs begins with
+    s-.
+    """
 
     def __init__(self, replicas: int = 2, password: str | None = None) -> None:
         self.servers: dict[int, Server] = {}
@@ -137,8 +141,8 @@ class SentinelSet:
     def await_hearing(self) -> None:
         """Wait until each sentinel hears all others.
 
-        One that is stopped for two seconds does not notice for half a minute afterwards who has come back: it must
-        not be stopped while it takes another for dead.
+        One that is stopped for two seconds does not notice for half a minute afterwards who has come back:
+        it must not be stopped while it takes another for dead.
         """
         for sentinel in self.sentinels:
             until(partial(sentinel.hears, len(self.sentinels) - 1))
@@ -198,7 +202,9 @@ class SentinelSet:
 
     @contextmanager
     def deaf(self) -> Iterator[None]:
-        """Replicas that get nothing of what is written now: stopped, and cut off, or they would read it later."""
+        """Replicas that get nothing of what is written now: stopped, and cut off, or they would read it
+        later.
+        """
         replicas = self.replicas()
         for replica in replicas:
             os.kill(replica.pid, signal.SIGSTOP)

@@ -1,8 +1,10 @@
-"""Servers that all workers of a test run share: three servers for each of them would cost as much as the tests that ask them.
+"""Servers that all workers of a test run share: three servers for each of them would cost as much as the
+tests that ask them.
 
-The first worker that needs a kind of server starts this program. It starts the servers, and ends them when no worker is left. No worker can own
-them, because workers end at different times. A lock of the file system tells who is left: each worker holds it shared, and this program waits
-for it exclusively. The system takes it back from a worker that is killed.
+The first worker that needs a kind of server starts this program. It starts the servers, and ends them when
+no worker is left. No worker can own them, because workers end at different times. A lock of the file system
+tells who is left: each worker holds it shared, and this program waits for it exclusively. The system takes
+it back from a worker that is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ KINDS = {
 
 
 def ports_of(kind: str) -> list[int]:
-    """The ports of the servers of this run, started if need be; they live at least as long as this process does."""
+    """The ports of the servers of this run, started if need be; they live at least as long as this process
+    does.
+    """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
     return _join(kind, Path(gettempdir()) / f"interlock-{kind}-run-{run}")
 

@@ -14,7 +14,9 @@ from interlock.testing.servers.process import FaultUnavailable
 
 @contextmanager
 def small_disk(size: str) -> Iterator[Path]:
-    """Yield the folder of a new disk of this size (`24m`); raise `FaultUnavailable` unless root asks for it."""
+    """Yield the folder of a new disk of this size (`24m`); raise `FaultUnavailable` unless root asks for
+    it.
+    """
     folder = Path(tempfile.mkdtemp(prefix="interlock-disk-"))
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False

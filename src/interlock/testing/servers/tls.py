@@ -1,4 +1,6 @@
-"""Certificates and servers for tests of TLS: each certificate is its own authority, so a client trusts those it names."""
+"""Certificates and servers for tests of TLS: each certificate is its own authority, so a client trusts
+those it names.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def expired(folder: Path, name: str) -> Path:
 
 @contextmanager
 def shown_alone(shown: Path) -> Iterator[int]:
-    """The port of a server that shows a certificate and says nothing else: for clients that begin with TLS, whatever they speak then."""
+    """The port of a server that shows a certificate and says nothing else: for clients that begin with TLS,
+    whatever they speak then.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(shown, shown.with_suffix(".key"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -73,7 +77,9 @@ def shown_alone(shown: Path) -> Iterator[int]:
 
 
 class SecureServer(Server):
-    """A server that speaks TLS on `secure`, under this certificate; without TLS, for tests to look, on `port`."""
+    """A server that speaks TLS on `secure`, under this certificate; without TLS, for tests to look, on
+    `port`.
+    """
 
     def __init__(self, shown: Path, *options: str) -> None:
         self.secure = free_port()

@@ -25,8 +25,10 @@ from interlock.testing.servers.shared import ports_of
 
 TICK = 0.2  # seconds; the shortest session is two of them
 JARS = (
-    "zookeeper.jar zookeeper-jute.jar slf4j-api.jar slf4j-simple.jar netty-all.jar netty-buffer.jar netty-codec.jar "
-    "netty-common.jar netty-handler.jar netty-resolver.jar netty-transport.jar commons-cli.jar commons-lang.jar "
+    "zookeeper.jar zookeeper-jute.jar slf4j-api.jar slf4j-simple.jar netty-all.jar netty-buffer.jar "
+    "netty-codec.jar "
+    "netty-common.jar netty-handler.jar netty-resolver.jar netty-transport.jar commons-cli.jar "
+    "commons-lang.jar "
     "snappy-java.jar metrics-core.jar"
 ).split()
 """From Debian's package; those that a version of it does not have are left out."""
@@ -86,7 +88,8 @@ class Node(ServerProcess):
                 [
                     *(java, "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                    # A killed process loses nothing of what the kernel has; other tests' disks must not slow ours.
+                    # A killed process loses nothing of what the kernel has; other tests' disks must not
+                    # slow ours.
                     *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=256", *self._jvm),
                     *("-cp", ":".join(jars), "org.apache.zookeeper.server.quorum.QuorumPeerMain"),
                     f"{self.folder}/zoo.cfg",
@@ -225,14 +228,18 @@ def steady() -> Servers:
 
 
 def _as_a_server() -> None:
-    """In the child: end with the tests, and come before them if the system permits it. Real servers do not share a processor with their clients."""
+    """In the child: end with the tests, and come before them if the system permits it. Real servers do not
+    share a processor with their clients.
+    """
     die_with_parent()
     with suppress(OSError):
         os.nice(-5)
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """Wait for a fact about servers: on a busy machine a JVM may take a minute to start and to find the others."""
+    """Wait for a fact about servers: on a busy machine a JVM may take a minute to start and to find the
+    others.
+    """
     patience.until(fact, 3 * PATIENCE, pause=0.02)
 
 

@@ -129,7 +129,9 @@ class ClusterStore(RedisStore):
 
 
 class ReplicatedClusterStore(ClusterStore, ReplicatedStore):
-    """Claims, renewals and writes on a Cluster that count only once enough replicas of their shard have them."""
+    """Claims, renewals and writes on a Cluster that count only once enough replicas of their shard have
+    them.
+    """
 
     def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
         if not isinstance(reply, Unconfirmed):

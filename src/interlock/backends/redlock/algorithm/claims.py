@@ -1,9 +1,9 @@
 """Claiming on a majority, with a number that no other attempt has: one round, unless some node has seen a
 higher number.
 
-    T1 -> Vote to all -> a majority holds the claim and accepted the same number      granted
-                      -> a majority holds it, but some node has seen more             again, with a higher ballot
-                      -> others are in the way, or too few answer                     taken back on all nodes
+    T1 -> Vote to all -> a majority holds the claim and accepted the same number  granted
+                      -> a majority holds it, but some node has seen more         again, with a higher ballot
+                      -> others are in the way, or too few answer                 taken back on all nodes
 
 The number is a ballot, as in Paxos (Leslie Lamport, "The Part-Time Parliament", 1998). It is unique, and
 above the number of every grant that was complete before this attempt began, whatever the clocks do: any two

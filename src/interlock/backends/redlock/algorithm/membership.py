@@ -176,8 +176,10 @@ class Membership:
         if number > HIGHEST:
             self.highest = 0  # the nodes say it again, unless an operator has deleted it
             raise StoreUnfit(
-                "a node of the quorum has accepted a number above 7.9e15, and the next ones could not be told apart: "
-                "delete the key \\x1fquorum, behind the prefix, on all nodes while no lock is held, which sets tokens "
+                "a node of the quorum has accepted a number above 7.9e15, and the next ones could not be "
+                "told apart: "
+                "delete the key \\x1fquorum, behind the prefix, on all nodes while no lock is held, "
+                "which sets tokens "
                 "back to the clock, and reset the guards that have seen higher ones"
             )
         self.highest = number

@@ -162,8 +162,9 @@ async def _spare_foreign(quorum: Quorum, request: Evict, timeout: float) -> None
 class ResourceListing:
     """Lists the resources that stand on a majority.
 
-    All nodes begin their scans at once, so nodes that hang cost the time of one round together; then the scans
-    go on one by one. A list of many keys takes as long as it takes, for as long as its nodes answer each step.
+    All nodes begin their scans at once, so nodes that hang cost the time of one round together; then the
+    scans go on one by one. A list of many keys takes as long as it takes, for as long as its nodes answer
+    each step.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -235,8 +235,8 @@ class ConnectionSet:
     ) -> list[int]:
         """Send a request to the nodes `to`; return the awaited ones that did not answer.
 
-        Long because it is one exchange with all nodes, and the hot path: sending and collecting as methods of an
-        object takes 5 % more processor time for a pair (15 of 290 us).
+        Long because it is one exchange with all nodes, and the hot path: sending and collecting as methods
+        of an object takes 5 % more processor time for a pair (15 of 290 us).
         """
         transport, connections = self._transport, self.connections
         now = transport.now

@@ -44,7 +44,7 @@ def beyond(prefix: str) -> str | None:
 def _items(items: Sequence[Sequence[Any]]) -> str:
     """The renewals as one text: see the procedure `renew`."""
     texts = [
-        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{token},{int(waiting)},{'-' if note is None else note.encode().hex()},"
+        f"{resource.encode().hex()},{id.encode().hex()},{ttl!r},{token},{int(waiting)},{'-' if note is None else note.encode().hex()},"  # noqa: E501
         f"{'-' if permits is None else permits};"
         for resource, id, ttl, note, permits, token, waiting in items
     ]

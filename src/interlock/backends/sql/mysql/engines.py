@@ -77,12 +77,13 @@ class _Lent(MysqlLink):
         }
 
     async def learn(self, timeout: float) -> None:
-        asked = "select current_role(), version(), database(), timestampdiff(microsecond, now(6), sysdate(6)) / 1e6"
+        asked = "select current_role(), version(), database(), timestampdiff(microsecond, now(6), sysdate(6)) / 1e6"  # noqa: E501
         (((role, version, database, behind),),) = await self._driver.query(asked, timeout)
         # The procedures count by the session's clock, which `set timestamp` stops.
         if abs(float(behind)) > STEADY:
             raise StoreUnfit(
-                f"{self._address.place}: the sessions of this engine have a clock of their own, by which leases "
+                f"{self._address.place}: the sessions of this engine have a clock of their own, by which "
+                "leases "
                 "would lapse at the wrong time; have them run `set timestamp = default`"
             )
         role, version, database = (

@@ -47,7 +47,8 @@ SENTENCES = {
     1030: "the storage engine failed; is the disk full?",
     1064: "it does not understand our SQL; MariaDB 10.6 or MySQL 8.0.19 is the oldest that will do",
     1153: "a value is larger than max_allowed_packet of the server",
-    1568: "the engine lends connections with a transaction open on them; leave its pool_reset_on_return as it "
+    1568: "the engine lends connections with a transaction open on them; leave its pool_reset_on_return "
+    "as it "
     "is by default, or use isolation_level='AUTOCOMMIT'",
     1419: "procedures may not be created while binary logging is on; see log_bin_trust_function_creators",
 }

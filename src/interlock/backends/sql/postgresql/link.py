@@ -199,7 +199,8 @@ class PostgresLink:
             )
         asked = time.monotonic()
         ((pid, isolation, nulls),) = await self.query(
-            b"select pg_backend_pid(), current_setting('default_transaction_isolation'), current_setting('array_nulls')",
+            b"select pg_backend_pid(), current_setting('default_transaction_isolation'), "
+            b"current_setting('array_nulls')",
             until,
         )
         self._trip = time.monotonic() - asked

@@ -155,7 +155,7 @@ select token, id, permits, capacity, t - since, least(lapses_at - t, ttl), note,
 where resource = $1 and state < 2 and lapses_at > t order by token limit $2"""
 NAMES = """with clock as materialized (select @now@ as t)
 select distinct resource from @claim@, clock where resource >= $1 and resource > $2 and ($4::text is null or resource < $4)
-and state < 2 and lapses_at > t order by resource limit $3"""
+and state < 2 and lapses_at > t order by resource limit $3"""  # noqa: E501
 READ = "select value, version from @register@ where name = $1 and (lapses_at is null or lapses_at > @now@)"
 
 
@@ -178,7 +178,7 @@ Higher levels stay as they are.
 """
 
 LONE_RELEASE = f"""select answer, case when answer = 'tl' then set_config('synchronous_commit', 'off', true) {FLUSHED}
-from (select {{}} as answer offset 0) released"""
+from (select {{}} as answer offset 0) released"""  # noqa: E501
 """A release that lets nobody in does not wait for the disk, unless it is strict: nobody relies on it.
 
 Whatever is claimed later has a later commit, and waits for the disk with all that was committed before it. If

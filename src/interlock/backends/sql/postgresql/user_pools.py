@@ -20,7 +20,8 @@ from interlock.errors import StoreUnfit, Unreached
 
 IDLE = 0  # TransactionStatus
 OF_PARENT = (
-    "this client was made from a pool of psycopg that another process opened before it forked this one, and a "
+    "this client was made from a pool of psycopg that another process opened before it forked this one, "
+    "and a "
     "connection serves only one process; make a pool in the child, and connect to it there"
 )
 
@@ -51,7 +52,9 @@ class PsycopgPool:
 
 
 def refuse_parents(pool: Any) -> None:
-    """Raise `StoreUnfit` if a blocking pool was opened before this process was forked: its threads are gone."""
+    """Raise `StoreUnfit` if a blocking pool was opened before this process was forked: its threads are
+    gone.
+    """
     threads = [worker for worker in getattr(pool, "_workers", ()) if hasattr(worker, "is_alive")]
     if threads and not pool.closed and not any(thread.is_alive() for thread in threads):
         raise StoreUnfit(OF_PARENT)

@@ -45,7 +45,8 @@ TRAITS = Traits(
     two_holders=(
         "the lock file, or its log (-wal), is deleted or replaced while leases are held",
         (
-            "its shared memory (-shm) is removed in the instant in which a process is stopped in the middle of "
+            "its shared memory (-shm) is removed in the instant in which a process is stopped in the "
+            "middle of "
             "a write"
         ),
     ),
@@ -102,7 +103,7 @@ class SqliteStore(SqlStore):
         ttl = claim.ttl
         # fmt: off
         changed = self._database.single(until, now, CLAIM_IDLE, (
-            resource, token, claim.id, claim.permits, claim.capacity, ttl, now + ttl, now, claim.note, claim.who,
+            resource, token, claim.id, claim.permits, claim.capacity, ttl, now + ttl, now, claim.note, claim.who,  # noqa: E501
             token, resource, "q" + resource,
         ))
         # fmt: on

@@ -7,7 +7,7 @@ ever. So the way in and the way out are both C, and nothing of Python stands bet
 statement:
 
     with section:                          # C: takes nothing yet
-        if section.take(True, timeout):    # if interrupted just after this, the lock is held and the block ends
+        if section.take(True, timeout):  # if interrupted just after this, the lock is held and the block ends
             ...
                                          # C: releases it; RuntimeError (see `NOT_TAKEN`) if it was not taken
 

@@ -23,7 +23,7 @@ there are two holders. So the parent closes its connections just *before* a fork
 when they need them. Where that was not possible, the child refuses the file. See "Carrying an open database
 connection across a fork()" in SQLite's "How To Corrupt An SQLite Database File"
 (sqlite.org/howtocorrupt.html).
-"""
+"""  # noqa: E501  (a table)
 
 from __future__ import annotations
 

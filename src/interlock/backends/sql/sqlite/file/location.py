@@ -156,7 +156,8 @@ def make_file(path: str) -> None:
     if is_mount_point(os.path.realpath(path), _mounts()):
         raise errors.unfit(
             path,
-            "is mounted by itself, so SQLite would keep its log here in another folder than the programs that "
+            "is mounted by itself, so SQLite would keep its log here in another folder than the programs "
+            "that "
             "reach it by its own name: two holders; mount the folder that it lies in",
             errno.EMLINK,
         )
