@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import chart
 from interlock import urls
-from tests.docs.pages import links, name, pages, prose
+from tests.docs.pages import FENCE, links, name, pages, prose
 from tests.house.source import ROOT
 
 # What the words of interlock are never called: a lease lapses, a resource has a name, a lease is no handle.
@@ -77,3 +77,10 @@ def test_the_list_of_decisions_has_them_all() -> None:
 
 def test_the_chart_of_times_is_drawn_from_its_page() -> None:
     assert (ROOT / "docs" / "performance.svg").read_text(encoding="utf-8") == chart.drawn()
+
+
+@PAGES
+def test_no_line_of_a_page_is_longer_than_160_columns(page: Path) -> None:
+    """Tables and code aside."""
+    lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
+    assert not [line for line in lines if len(line) > 160 and not line.startswith("|")]
