@@ -93,7 +93,7 @@ def same_file(one: str, other: str) -> bool:
 
 
 async def _noted(transaction: Transaction, schema: str) -> tuple[str, str] | None:
-    """The path that was attached under this name and the files it led to; None if `attach` has not done it."""
+    """The path attached under this name, and the files it led to; None if `attach` has not done it."""
     exists = statement("attached", "exists", "sqlite")
     named = {"name": f"interlock_attached_{schema}"}
     if not (await transaction.execute(exists, named)).rows:

@@ -1,4 +1,4 @@
-"""A server's process: it has a free port and a folder of its own, can be broken, and ends with its harness."""
+"""A server's process: a free port and a folder of its own; it can be broken, and ends with its harness."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FaultUnavailable(SkipTest):
 
 
 def find_program(name: str, package: str, *places: str) -> str:
-    """Return the path of a program, also where Debian puts what only root starts; or raise `ServerMissing`."""
+    """Return the path of a program, also from where Debian puts those of root; or raise `ServerMissing`."""
     path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
     found = [
         shutil.which(name, path=path),
@@ -83,7 +83,7 @@ def start_program(argv: Sequence[str], **settings: Any) -> subprocess.Popen[Any]
 
 
 def freeze(*pids: int) -> None:
-    """Stop processes, and return when all their threads have stopped: on a busy machine that takes a while."""
+    """Stop processes, and return when all their threads have stopped; a busy machine needs a while."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     until(lambda: all(_stopped(pid) for pid in pids))

@@ -1,4 +1,4 @@
-"""Real ZooKeeper ensembles for tests: each server on free ports with a folder of its own, ended by its pid."""
+"""Real ZooKeeper ensembles for tests: each server on free ports, in a folder of its own, ended by its pid."""
 
 from __future__ import annotations
 
