@@ -220,17 +220,6 @@ MUTANTS: list[Mutant] = [
         tests=SNAPSHOT,
     ),
     mutant(
-        "sqlite: the look for a grant shares a cursor with statements that write",
-        "after Ctrl-C its snapshot stays, and what is read next is old",
-        Code(
-            DATABASE,
-            "Database._enter",
-            "self._reader = Transaction(connection, self._cursor, 0.0, life, alive)",
-            "self._reader = Transaction(self._cursor, self._cursor, 0.0, life, alive)",
-        ),
-        tests=SNAPSHOT,
-    ),
-    mutant(
         "sqlite: nobody reads for the second who waits",
         "it depends on a thread that may leave at any time",
         Code(

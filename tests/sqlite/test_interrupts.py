@@ -140,7 +140,9 @@ def test_a_look_for_a_grant_that_is_interrupted_keeps_no_old_snapshot(
         with pytest.raises(KeyboardInterrupt):
             drive(store._look_for_grant(claim(id="a"), store.now() + PATIENCE))
     assert drive(other.release("r", "a"))
-    assert not drive(store.inspect("r")).standings
+    # A write from an old snapshot is refused, before anything else is read.
+    assert store.claim_idle(claim(id="b"))
+    assert [standing.id for standing in drive(store.inspect("r")).standings] == ["b"]
 
 
 # ---- errors that stay, in the question whether the files are still there -----------------------------
