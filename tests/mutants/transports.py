@@ -256,7 +256,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/wire/packing.py",
             "refuse_twice",
-            "if its[1] == identity[1] != NONE:\n    ...",
+            "if its.run == identity.run != NONE:\n    ...",
             "if False:\n    ...",
         ),
         tests=Tests("tests/redlock/test_kinds.py", "took_the_place"),
