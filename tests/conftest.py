@@ -25,7 +25,7 @@ settings.load_profile("interlock")
 
 # pytest-timeout reads it: a test that hangs fails, with the stack it hung in, and the others still run. A busy machine is
 # no hang. Not a setting of pytest, which would not run without the plugin then.
-os.environ.setdefault("PYTEST_TIMEOUT", "300")
+os.environ.setdefault("PYTEST_TIMEOUT", "600")
 
 os.environ.pop("PYTHONUNBUFFERED", None)  # programs that tests start buffer as those of most users do
 
