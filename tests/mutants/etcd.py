@@ -283,17 +283,6 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/etcd/test_deadlines.py", "connect_timeout or hangs"),
     ),
     mutant(
-        "etcd: a member that serves none of many short calls is never left",
-        "whoever tries for half a second at a time, at a member that is cut off or behind a balancer",
-        Code(
-            "backends/etcd/transport/connection.py",
-            "MemberConnection.note_request",
-            "if self.asked <= self.served:\n    self.asked = now",
-            "self.asked = now",
-        ),
-        tests=Tests("tests/etcd/test_partition.py", "short_calls"),
-    ),
-    mutant(
         "etcd: any length of a message is believed",
         "a rogue server takes all memory of the program",
         Code(
