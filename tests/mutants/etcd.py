@@ -326,15 +326,4 @@ MUTANTS: list[Mutant] = [
         ),
         tests=Tests("tests/etcd/test_proxy.py", "one_sentence"),
     ),
-    mutant(
-        "etcd: a member that was slow once is far away for ever",
-        "every call on that connection may be late by as much",
-        Code(
-            "backends/etcd/transport/connection.py",
-            "MemberConnection.note_answer",
-            "if 2 * (now - sent) < self.least:\n    ...",
-            "if False:\n    ...",
-        ),
-        tests=Tests("tests/etcd/test_deadlines.py", "slow_once"),
-    ),
 ]

@@ -191,17 +191,6 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/redlock/test_late_votes.py", "before_its_vote"),
     ),
     mutant(
-        "redlock: a connection that broke is still read first",
-        "a lock fails with a KeyError when one node of five is restarted",
-        Code(
-            "backends/redlock/transport/connections.py",
-            "ConnectionSet.ask",
-            "behind = [one for one in behind if one is not connection]",
-            "pass",
-        ),
-        tests=Tests("tests/redlock/test_late_votes.py", "unread"),
-    ),
-    mutant(
         "redlock: a vote does not see who shares the resource",
         "a reader and the holder of a plain lock of the same name are inside together",
         Text(
