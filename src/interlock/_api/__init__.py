@@ -1,1 +1,1 @@
-"""What the sync and the async API share, and what they offer beside their classes."""
+"""Parts that the sync and the async API share: their mixins, construction, and release on a signal."""

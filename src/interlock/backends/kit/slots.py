@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class IdleList(Protocol[T]):
-    """What is needed of the list of idle objects; the last used comes last."""
+    """A list of idle objects; the last used comes last."""
 
     def append(self, item: T, /) -> None: ...
     def pop(self, at: SupportsIndex = -1, /) -> T: ...

@@ -35,7 +35,7 @@ def notify(waiters: Iterable[Signal]) -> None:
 
 
 class Waiters(Generic[Topic, W]):
-    """Who waits for which topic. All of it is called under the store's mutex."""
+    """The registry of waiters by topic. All of it is called under the store's mutex."""
 
     def __init__(self) -> None:
         self.topics: dict[Topic, dict[W, None]] = {}  # no topic is here for which nobody waits
@@ -96,7 +96,7 @@ class Waiters(Generic[Topic, W]):
 
 
 class WeakWaiters(Generic[Topic, W]):
-    """Who waits for which topic, for as long as somebody else has the waiter. All of it is called under the
+    """The registry of waiters by topic, for as long as somebody else has the waiter. All is called under the
     store's mutex.
 
     For stores that do work for everybody who waits: an interrupt can keep a waiter from being removed, and
