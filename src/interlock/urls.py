@@ -511,8 +511,8 @@ def _open_nodes(
             base = _login_escaped(node).partition("?")[0]
             node, longest = f"{base}?{rest}" if rest else base, max(longest, said or 0.0)
         named.append(node)
-    patience = connect_timeout or longest or CONNECT_TIMEOUT
-    return open_nodes(named, runtime, asynchronous=asynchronous, connect_timeout=patience)
+    node_timeout = connect_timeout or longest or CONNECT_TIMEOUT
+    return open_nodes(named, runtime, asynchronous=asynchronous, connect_timeout=node_timeout)
 
 
 def _is_address(text: str) -> bool:

@@ -25,12 +25,12 @@ from interlock.backends.etcd.algorithm.sessions import Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.blocking import BlockingTransport
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import KEEP_ALIVE, LeaseAnswer, RangeAnswer
+from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.errors import InterlockError
 from interlock.testing.servers.etcd import EtcdCluster, Member
@@ -72,7 +72,7 @@ class StaleRead:
         side = side_at(self._leader)
         try:
             session, line = granted(side, TTL), drive(side.connection(5.0))
-            drive(keeping.keep(side, session, CallTime(time.monotonic, 5.0), listed=True))
+            drive(keeping.keep(side, session, Deadline(time.monotonic, 5.0), listed=True))
             term, revision = line.term, self._revision(self._leader)
             self._delay()
             successor = until(self._successor)
@@ -168,8 +168,10 @@ class StaleRead:
     def _keep(self, side: Side, line: MemberConnection, session: Session) -> None:
         plain = line.call
 
-        async def listening(method: bytes, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
-            answer = await plain(method, body, timeout, patient=patient)
+        async def listening(
+            method: bytes, body: bytes, timeout: float, *, low_priority: bool = False
+        ) -> bytes:
+            answer = await plain(method, body, timeout, low_priority=low_priority)
             if method == KEEP_ALIVE:
                 self.answered = LeaseAnswer(answer).ttl > 0
             return answer
@@ -177,7 +179,7 @@ class StaleRead:
         line.call = listening  # type: ignore[method-assign]
         before = session.kept
         try:
-            drive(keeping.keep(side, session, CallTime(time.monotonic, 1.5), listed=True))
+            drive(keeping.keep(side, session, Deadline(time.monotonic, 1.5), listed=True))
         except (InterlockError, LeaseNotFound):
             pass  # it was not confirmed
         self.counted = session.kept > before
@@ -195,7 +197,7 @@ class StaleRead:
         side = side_at(member)
         try:
             body = messages.txn([], [messages.put_op(messages.put(b"staged", b"by the successor"))])
-            return drive(side.txn(body, CallTime(time.monotonic, 10.0))).revision
+            return drive(side.txn(body, Deadline(time.monotonic, 10.0))).revision
         finally:
             drive(side.transport.close())
 

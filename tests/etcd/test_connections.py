@@ -164,7 +164,7 @@ def test_each_request_has_the_token_of_the_last_login(
 # ---- crowds -----------------------------------------------------------------------------
 
 
-def test_a_patient_call_that_was_not_sent_is_given_up_while_the_server_would_have_time(
+def test_a_low_priority_call_that_was_not_sent_is_given_up_while_the_server_would_have_time(
     ends: tuple[BlockingConnection, Server, Credentials],
 ) -> None:
     """It says nothing about the server, and has had no effect."""
@@ -176,9 +176,9 @@ def test_a_patient_call_that_was_not_sent_is_given_up_while_the_server_would_hav
             found += server.hear()
         began = time.monotonic()
         with pytest.raises(HeldUp, match="not sent"):
-            drive(connection.call(RANGE, b"late", 0.2, patient=True), nested=True)
+            drive(connection.call(RANGE, b"late", 0.2, low_priority=True), nested=True)
         assert time.monotonic() - began >= 0.2 * NOT_SENT
-        assert not connection._core._patient
+        assert not connection._core._low_priority
         for n in range(CROWD):
             server.answer(1 + 2 * n)
         assert [asked.result() for asked in under_way] == [b"answer"] * CROWD
@@ -191,7 +191,7 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
     async def crowd(sock: socket.socket) -> list[BaseException | bytes]:
         connection = AsyncConnection(Endpoint("h", 1), Credentials("", ""), tls=False)
         await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
-        calls = [connection.call(RANGE, b"question", 0.3, patient=True) for _ in range(4 * CROWD)]
+        calls = [connection.call(RANGE, b"question", 0.3, low_priority=True) for _ in range(4 * CROWD)]
         found = await asyncio.gather(*calls, return_exceptions=True)
         connection.end("over")
         return found

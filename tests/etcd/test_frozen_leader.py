@@ -15,11 +15,11 @@ from interlock.backends.etcd.algorithm.sessions import Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
 from interlock.backends.etcd.transport.blocking import BlockingTransport
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import LeaseAnswer
+from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.errors import InterlockError
 from interlock.testing.servers.etcd import EtcdCluster, Member
@@ -55,7 +55,7 @@ def asked_while_frozen(cluster: EtcdCluster) -> tuple[int, bool]:
 
     def ours() -> None:
         try:
-            deadline = CallTime(time.monotonic, 20.0)
+            deadline = Deadline(time.monotonic, 20.0)
             counted.append(drive(keeping._confirmed(side, line, session, deadline, False)))
         except (InterlockError, LeaseNotFound):
             counted.append(False)
@@ -88,10 +88,10 @@ def test_a_session_past_its_own_deadline_is_never_revived(cluster: EtcdCluster) 
     side.sessions.on_lost(lost.append)
     session.kept -= 25.0  # as if we had been stopped; the server still has the lease
     with pytest.raises(LeaseNotFound):
-        drive(keeping.keep(side, session, CallTime(time.monotonic, 5.0)))
+        drive(keeping.keep(side, session, Deadline(time.monotonic, 5.0)))
     assert lost == [frozenset({"a-claim"})]
     assert session.over
-    assert drive(keeping.session_for(side, 20.0, CallTime(time.monotonic, 5.0))) is not session
+    assert drive(keeping.session_for(side, 20.0, Deadline(time.monotonic, 5.0))) is not session
     drive(side.transport.close())
 
 
@@ -101,9 +101,9 @@ def test_a_term_that_changed_between_keep_alive_and_confirmation_does_not_count(
     line = drive(side.connection(5.0))
     line.term -= 1  # what the member told us before was of an older term
     kept = session.kept
-    assert drive(keeping._confirmed(side, line, session, CallTime(time.monotonic, 5.0), False)) is False
+    assert drive(keeping._confirmed(side, line, session, Deadline(time.monotonic, 5.0), False)) is False
     assert session.kept == kept
-    assert drive(keeping._confirmed(side, line, session, CallTime(time.monotonic, 5.0), False)) is True
+    assert drive(keeping._confirmed(side, line, session, Deadline(time.monotonic, 5.0), False)) is True
     drive(side.transport.close())
 
 

@@ -281,10 +281,10 @@ def started(peer: Peer) -> int:
     return sum(kind == HEADERS for kind, *_ in peer.got())
 
 
-def test_patient_calls_wait_while_many_are_under_way_and_others_do_not() -> None:
+def test_low_priority_calls_wait_while_many_are_under_way_and_others_do_not() -> None:
     """A crowd of claims must not bury the server, nor hold up a release or a watch."""
     peer = Peer()
-    patient = [peer.begin(b"%d" % n, patient=True) for n in range(CROWD + 3)]
+    low_priority = [peer.begin(b"%d" % n, low_priority=True) for n in range(CROWD + 3)]
     assert started(peer) == CROWD
     peer.begin(b"a release")
     assert started(peer) == 1
@@ -292,17 +292,17 @@ def test_patient_calls_wait_while_many_are_under_way_and_others_do_not() -> None
     assert started(peer) == 0  # the release is under way
     peer.answer(3, b"second")
     assert started(peer) == 1
-    peer.connection.reset(patient[CROWD + 1][1])  # given up before it was begun: nobody hears of it
+    peer.connection.reset(low_priority[CROWD + 1][1])  # given up before it was begun: nobody hears of it
     assert peer.got() == []
     assert peer.connection.streams == CROWD + 1
     peer.connection.fail("lost")
-    statuses = [call.status for call, _ in patient[CROWD:] if call.status is not None]
+    statuses = [call.status for call, _ in low_priority[CROWD:] if call.status is not None]
     assert [status.processed for status in statuses] == [True, False]
 
 
-def test_patient_calls_fail_unprocessed_when_the_server_says_goodbye() -> None:
+def test_low_priority_calls_fail_unprocessed_when_the_server_says_goodbye() -> None:
     peer = Peer((MAX_CONCURRENT_STREAMS, 2))
-    calls = [peer.begin(patient=True)[0] for _ in range(CROWD + 4)]
+    calls = [peer.begin(low_priority=True)[0] for _ in range(CROWD + 4)]
     peer.send(GOAWAY, 0, 0, struct.pack(">II", 3, 0))
     statuses = [call.status for call in calls]
     assert [status is not None and status.processed for status in statuses[2:]] == [False] * (CROWD + 2)

@@ -18,7 +18,6 @@ from interlock.backends.etcd.algorithm import renewals, waits
 from interlock.backends.etcd.algorithm.releases import withdraw
 from interlock.backends.etcd.algorithm.sessions import Place, Session
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import REVOKE, Method, RangeAnswer
@@ -26,6 +25,7 @@ from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 from interlock.backends.kit import listing
+from interlock.backends.kit.deadline import Deadline
 from interlock.blocking import Client, Lease
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable, Unreached
 from interlock.model import Busy, Claim, Gone, Granted, Renewal, Renewed
@@ -260,7 +260,7 @@ def test_a_claim_that_may_have_entered_is_never_reported_as_unsent(
     """Its first try may have been applied, and for the second one nobody could be reached: the caller must take it back."""
     used(wire, client)
 
-    async def call(method: Method, body: bytes, time_left: CallTime, **options: Any) -> bytes:
+    async def call(method: Method, body: bytes, deadline: Deadline, **options: Any) -> bytes:
         options["unsure"]()
         raise Unreached("nobody, says the test")
 
@@ -330,7 +330,7 @@ def test_what_a_renewal_removes_is_compared_in_the_same_step(
     read = Side.range
     seconds: list[Lease] = []
 
-    async def overtaken(side: Side, request: bytes, deadline: CallTime) -> RangeAnswer:
+    async def overtaken(side: Side, request: bytes, deadline: Deadline) -> RangeAnswer:
         found = await read(side, request, deadline)
         if not seconds:
             wire.send(messages.txn([], [messages.delete_op(key)]))

@@ -8,10 +8,10 @@ from interlock._core.drive import drive
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.store import EtcdStore
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import TXN, Method, get
 from interlock.backends.etcd.wire.values import ClaimKey
+from interlock.backends.kit.deadline import Deadline
 from interlock.blocking import Client, Lease
 from interlock.errors import StoreUnavailable
 from tests.patience import PATIENCE
@@ -35,14 +35,14 @@ class Wire:
         self,
         method: Method,
         body: bytes,
-        time_left: CallTime,
+        deadline: Deadline,
         *,
         again: bool = True,
-        patient: bool = False,
+        low_priority: bool = False,
         unsure: Callable[[], object] | None = None,
     ) -> bytes:
         if method != TXN:
-            return await self._call(method, body, time_left, again=again, patient=patient)
+            return await self._call(method, body, deadline, again=again, low_priority=low_priority)
         self.sent.append(body)
         if self._requests_to_hold:
             self._requests_to_hold -= 1
@@ -51,7 +51,9 @@ class Wire:
                 unsure()
             if not again:
                 raise StoreUnavailable("no answer, says the test")
-        answer = await self._call(method, body, time_left, again=again, patient=patient, unsure=unsure)
+        answer = await self._call(
+            method, body, deadline, again=again, low_priority=low_priority, unsure=unsure
+        )
         if self._answers_to_lose:
             self._answers_to_lose -= 1
             raise StoreUnavailable("the answer is lost, says the test")
@@ -83,7 +85,7 @@ class Wire:
         assert session is not None
         return session
 
-    def time(self) -> CallTime:
+    def time(self) -> Deadline:
         return self.side.within(PATIENCE)
 
 

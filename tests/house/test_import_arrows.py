@@ -75,6 +75,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "_core.names",
         "_core.presented",
         "backends.etcd",
+        "backends.kit.deadline",
         "urls",
     ),
     "guards.redis": (*PORTS, "_core.drive", "_core.lease", "_core.presented", "backends.redis.wire.keys"),

@@ -266,10 +266,10 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/wire/http2.py",
             "Connection.request",
-            "if patient and len(self._streams) >= CROWD:\n    ...",
+            "if low_priority and len(self._streams) >= CROWD:\n    ...",
             "if False:\n    ...",
         ),
-        tests=Tests("tests/etcd/test_http2.py", "patient"),
+        tests=Tests("tests/etcd/test_http2.py", "low_priority"),
     ),
     mutant(
         "etcd: a connected caller waits for connect_timeout",

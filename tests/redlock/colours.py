@@ -60,20 +60,18 @@ async def _within(store: RedlockStore, main: Main) -> None:
         await store.close()
 
 
-async def until(
-    store: RedlockStore, fact: Callable[[], Awaitable[object]], patience: float = PATIENCE
-) -> Any:
+async def until(store: RedlockStore, fact: Callable[[], Awaitable[object]], timeout: float = PATIENCE) -> Any:
     """What the fact is once it is one."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while not (found := await fact()):
         assert time.monotonic() < end, "it does not happen"
         await store._runtime.wait(store._runtime.signal(), 0.01)
     return found
 
 
-async def patiently(store: RedlockStore, call: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+async def patiently(store: RedlockStore, call: Callable[[], Awaitable[T]], timeout: float = PATIENCE) -> T:
     """What the call returns once enough nodes answer in time: on a busy machine they may all be late for a while."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         try:
             return await call()
@@ -115,16 +113,16 @@ def connections(store: RedlockStore) -> Sequence[NodeConnection]:
     return [one for one in store._quorum.transport._idle[-1].connections if one is not None]
 
 
-def holders(client: interlock.Client, name: str, patience: float = PATIENCE) -> list[int]:
+def holders(client: interlock.Client, name: str, timeout: float = PATIENCE) -> list[int]:
     """The tokens of who holds it, once somebody is seen: a node that is late may not have heard of it yet."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while not (found := client.inspect(name).holders) and time.monotonic() < end:
         time.sleep(0.005)
     return [standing.token for standing in found]
 
 
-async def holders_async(client: aio.Client, name: str, patience: float = PATIENCE) -> list[int]:
-    end = time.monotonic() + patience
+async def holders_async(client: aio.Client, name: str, timeout: float = PATIENCE) -> list[int]:
+    end = time.monotonic() + timeout
     while not (found := (await client.inspect(name)).holders) and time.monotonic() < end:
         await asyncio.sleep(0.005)
     return [standing.token for standing in found]

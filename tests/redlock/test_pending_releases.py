@@ -18,7 +18,7 @@ from interlock._core.runtime import Job
 from interlock._runtime.tasks import Tasks
 from interlock.backends.redlock.algorithm.membership import MAX_PENDING_RELEASES, Membership
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request
 from interlock.model import Claim, Granted
 from interlock.testing.servers.redlock import DURABLE, Servers, quorum, say
@@ -65,13 +65,13 @@ class RetriedReleases:
         to: Collection[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         if not isinstance(request, Release) or to != (0,):
-            return await self._ask(request, to, awaited, on_reply, limits)
+            return await self._ask(request, to, awaited, on_reply, timeouts)
         self.count += 1
         self.before()
-        return [*await self._ask(request, to, awaited, on_reply, limits), *self._also]
+        return [*await self._ask(request, to, awaited, on_reply, timeouts), *self._also]
 
 
 async def all_told(servers: Servers, store: RedlockStore) -> None:

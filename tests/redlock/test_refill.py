@@ -10,7 +10,7 @@ from uuid import uuid4
 from interlock._core.drive import drive
 from interlock.backends.redlock.algorithm.renewals import refill
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import OnReply, Renew, Request, Vote
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, Renewal
@@ -149,9 +149,9 @@ def test_a_refill_under_way_does_not_end_the_claim_that_follows_under_the_same_i
             checked, voted = asyncio.Event(), asyncio.Event()
 
             async def in_turns(
-                request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
+                request: Request, on_reply: OnReply, timeouts: Timeouts, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, on_reply, limits, to)
+                await ask(request, on_reply, timeouts, to)
                 if request.__class__ is Renew:  # the refill has seen its majority
                     checked.set()
                     await voted.wait()
@@ -186,9 +186,9 @@ def test_a_note_changed_meanwhile_is_the_one_that_is_filled_in(colour: str) -> N
             ask = store._quorum.ask
 
             async def changed(
-                request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
+                request: Request, on_reply: OnReply, timeouts: Timeouts, to: Collection[int] | None = None
             ) -> None:
-                await ask(request, on_reply, limits, to)
+                await ask(request, on_reply, timeouts, to)
                 store._quorum.ask = ask  # type: ignore[method-assign]
                 await store.renew([Renewal("x", claim.id, LONG, note="later")])
                 say(servers[0], "DEL", "x")  # which the renewal has filled in by itself

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from interlock.backends.redlock.transport.aio import AsyncNodeConnection, AsyncQuorumTransport, Exchange
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import Inspect
 from interlock.errors import StoreUnavailable
@@ -42,9 +42,9 @@ def asking(clock: Clock, heard: list[int]) -> Exchange:
         heard.append(node)
         return False
 
-    limits = Limits(0.05, 0.5, 3)
+    timeouts = Timeouts(0.05, 0.5, 3)
     return Exchange(
-        cast(AsyncQuorumTransport, clock), Packing("").pack(Inspect("x")), on_reply, range(5), limits
+        cast(AsyncQuorumTransport, clock), Packing("").pack(Inspect("x")), on_reply, range(5), timeouts
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from interlock._core.drive import drive
 from interlock.backends.redlock.algorithm.operators import ResourceListing
 from interlock.backends.redlock.store import RedlockStore
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 from interlock.store import CONNECT_TIMEOUT
@@ -35,14 +35,14 @@ class Nodes:
         self.waited = 0.0
         self.members = SimpleNamespace(majority=2, size=3, everyone=(0, 1, 2), places=("one", "two", "three"))
 
-    def once_connected(self, timeout: float) -> Limits:
-        return Limits(timeout, timeout, 2)
+    def once_connected(self, timeout: float) -> Timeouts:
+        return Timeouts(timeout, timeout, 2)
 
-    async def ask(self, request: Any, on_reply: Any, limits: Limits, to: Any = None) -> None:
+    async def ask(self, request: Any, on_reply: Any, timeouts: Timeouts, to: Any = None) -> None:
         for node in self.members.everyone if to is None else to:
             self.asked += 1
             if request.cursor and node < self._hangs:
-                self.waited += limits.longest
+                self.waited += timeouts.longest
                 continue
             # A test that fails must come to an end, too.
             goes_on = node < max(self._endless, self._hangs) and self.asked < 20_000

@@ -14,7 +14,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.backends.redlock.wire.requests import (
     BUSY,
@@ -71,7 +71,7 @@ class Pair:
             got.append(reply)
             return True
 
-        drive(self._transport.ask(request, (0,), (0,), on_reply, Limits(5.0, 5.0, 1)))
+        drive(self._transport.ask(request, (0,), (0,), on_reply, Timeouts(5.0, 5.0, 1)))
         assert got, f"no answer to {request}"
         return words(request, got[0])
 

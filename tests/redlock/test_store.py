@@ -754,12 +754,12 @@ def test_an_interrupted_ask_spoils_no_later_reply() -> None:
         def boom(node: int, reply: object, sent: float, received: float) -> bool:
             raise KeyboardInterrupt
 
-        from interlock.backends.redlock.transport.patience import Limits
+        from interlock.backends.redlock.transport.timeouts import Timeouts
         from interlock.backends.redlock.wire.requests import CheckIn
 
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
-                await transport.ask(CheckIn(), range(5), range(5), boom, Limits(1.0, 1.0, 5))
+                await transport.ask(CheckIn(), range(5), range(5), boom, Timeouts(1.0, 1.0, 5))
             await pair(store)
 
     run("sync", servers.url(f"{uuid4().hex}:"), main)

@@ -14,7 +14,7 @@ from interlock._core.drive import drive
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import MAX_SETS, BlockingQuorumTransport
 from interlock.backends.redlock.transport.connections import ConnectionSet
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.packed import Packed
 from interlock.backends.redlock.wire.requests import Request
 from interlock.model import Claim, Granted
@@ -38,8 +38,8 @@ def test_an_exception_between_taking_a_connection_and_using_it_costs_no_connecti
         transport = panel_of(client)
         take = transport._take_set
 
-        def struck(request: Request, packed: Packed, limits: Limits) -> ConnectionSet:
-            take(request, packed, limits)
+        def struck(request: Request, packed: Packed, timeouts: Timeouts) -> ConnectionSet:
+            take(request, packed, timeouts)
             raise KeyboardInterrupt
 
         with client.lock("first"):

@@ -35,9 +35,11 @@ def pool() -> LinkPool:
     return LinkPool(make, Threads(), place="nowhere", most=1, connect_timeout=TIMEOUT)
 
 
-def borrow(pool: LinkPool, seconds: float, timeout: float = IO_TIMEOUT, patient: bool = True) -> None:
+def borrow(
+    pool: LinkPool, seconds: float, timeout: float = IO_TIMEOUT, connecting_is_extra: bool = True
+) -> None:
     """Use a connection for so long, as a call does."""
-    link, _ = drive(pool.borrow(Threads().now() + timeout, patient))
+    link, _ = drive(pool.borrow(Threads().now() + timeout, connecting_is_extra))
     time.sleep(seconds)
     drive(pool.give_back(link, True))
 
@@ -64,7 +66,7 @@ def test_a_queue_that_does_not_move_is_an_error(pool: LinkPool) -> None:
     with pytest.raises(Unreached, match="in use"):
         borrow(pool, 0.0, 0.1)  # connecting may take longer than this, so waiting for a connection may
     with pytest.raises(Unreached, match="in use"):
-        borrow(pool, 0.0, 0.1, patient=False)
+        borrow(pool, 0.0, 0.1, connecting_is_extra=False)
     drive(pool.give_back(link, True))
 
 
@@ -81,15 +83,15 @@ def test_a_caller_in_a_hurry_comes_before_a_crowd(pool: LinkPool) -> None:
     crowd = [threading.Thread(target=call, args=["crowd"]) for _ in range(40)]
     for thread in crowd:
         thread.start()
-    until(lambda: len(pool._patient) == len(crowd))
-    hurried = threading.Thread(target=call, args=["hurried"])
-    hurried.start()
-    until(lambda: len(pool._hurried) == 1)
+    until(lambda: len(pool._ordinary) == len(crowd))
+    urgent = threading.Thread(target=call, args=["urgent"])
+    urgent.start()
+    until(lambda: len(pool._urgent) == 1)
     drive(pool.give_back(first, True))
-    for thread in (*crowd, hurried):
+    for thread in (*crowd, urgent):
         thread.join(PATIENCE)
     assert len(served) == 41
-    assert served.index("hurried") < 5, served  # one of the crowd may have looked just then
+    assert served.index("urgent") < 5, served  # one of the crowd may have looked just then
 
 
 def test_threads_that_call_back_to_back_do_not_keep_the_connection_to_themselves(pool: LinkPool) -> None:

@@ -25,7 +25,7 @@ class Connection:
         self.installed = self.drained = 0
         self.pace = ConnectPace(5.0)
 
-    async def borrow(self, until: float, patient: bool) -> tuple[Any, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Any, bool]:
         return self, False
 
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:

@@ -28,11 +28,11 @@ from tests.patience import PATIENCE, until
 class Lender:
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
-        self.patience: list[float] = []
+        self.timeouts: list[float] = []
         self.returned: list[tuple[str, bool]] = []
 
     async def lend(self, timeout: float) -> tuple[Any, Any]:
-        self.patience.append(timeout)
+        self.timeouts.append(timeout)
         if self.failure:
             raise self.failure
         return "lent", "connection"
@@ -70,7 +70,7 @@ def test_a_link_is_left_and_given_back(sound: bool) -> None:
     drive(made.give_back(link, sound))
     assert link.left
     assert lender.returned == [("lent", sound)]
-    assert lender.patience == [7.0]  # a patient caller has the time to connect
+    assert lender.timeouts == [7.0]  # the time to connect
 
 
 def test_a_connection_that_will_not_do_goes_back_as_unsound() -> None:
@@ -90,7 +90,7 @@ def test_what_the_pool_says_is_in_the_error() -> None:
 
 @pytest.fixture
 def engine() -> Iterator[Any]:
-    """An engine of one connection, whose own patience is long."""
+    """An engine of one connection, whose own timeout is long."""
     made = sqlalchemy.create_engine(
         "sqlite://",
         poolclass=sqlalchemy.QueuePool,
@@ -156,7 +156,7 @@ def test_a_short_patience_of_the_engine_does_not_end_a_call_before_its_time(pool
 
 
 class BusyAsyncEngine:
-    """An engine of asyncio whose own patience is short, and which has a connection at the third try."""
+    """An engine of asyncio whose own timeout is short, and which has a connection at the third try."""
 
     tries = 0
 

@@ -92,9 +92,9 @@ def send(processes: list[int], number: int) -> None:
             pass
 
 
-def kill_below(root: int, patience: float) -> None:
-    """Kill every process below `root`; return when none is left, or `patience` seconds later."""
-    until = time.monotonic() + patience
+def kill_below(root: int, timeout: float) -> None:
+    """Kill every process below `root`; return when none is left, or `timeout` seconds later."""
+    until = time.monotonic() + timeout
     while (below := descendants(root)) and time.monotonic() < until:
         send(below, signal.SIGKILL)
         time.sleep(KILL_PERIOD_S)

@@ -82,15 +82,15 @@ class _Guard:
     async def _write(
         self, lease: Lease | str, token: int | None, values: Mapping[Text, Text | None], timeout: float
     ) -> int:
-        from interlock.backends.etcd.transport.calltime import CallTime
         from interlock.backends.etcd.wire import messages
+        from interlock.backends.kit.deadline import Deadline
 
         shown, call = presented(lease, token), secrets.token_hex(8).encode()
         mark = self.key(shown.resource)
         writes = _writes({mark: b"%0*d %b" % (WIDTH, shown.token, call), **values})
         look = messages.get(mark)
         transport, unsure = self._transport, list[bool]()
-        deadline = CallTime(time.monotonic, timeout, transport.address.connect_timeout)
+        deadline = Deadline(time.monotonic, timeout, transport.address.connect_timeout)
         kvs = messages.RangeAnswer.of(await transport.call(messages.RANGE, look, deadline)).kvs
         while True:
             stored = kvs[0].value if kvs else b"0"

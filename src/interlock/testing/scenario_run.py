@@ -128,8 +128,8 @@ class ScenarioRun:
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
-    def patience(self) -> float | None:
-        """A timeout: none, short or long."""
+    def acquire_timeout(self) -> float | None:
+        """A timeout for an acquire: none, short or long."""
         ttl = self.cluster.ttl
         return self.random.choice((None, 0.0, 0.2 * ttl, 1.5 * ttl, 4 * ttl))
 

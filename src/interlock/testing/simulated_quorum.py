@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock._core.runtime import Signal
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import (
     OnLateVote,
     OnReply,
@@ -134,7 +134,7 @@ class SimulatedQuorumTransport:
         to: Collection[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         now = self._runtime.now
         await self._runtime.sleep(0.0)  # a task that is cancelled here has sent nothing
@@ -145,9 +145,9 @@ class SimulatedQuorumTransport:
             self._post(node, request, box if node in waiting else None)
         lost: list[int] = []
         replied = 0
-        patience = limits.longest if limits.least else limits.timeout
+        waits_for = timeouts.longest if timeouts.least else timeouts.timeout
         while waiting and not box.over:
-            left = patience - (now() - sent)
+            left = waits_for - (now() - sent)
             if left <= 0 or not await self._runtime.wait(box.came, left):
                 break
             for node, reply in box.empty():
@@ -160,8 +160,8 @@ class SimulatedQuorumTransport:
                     lost.append(node)
                 else:
                     replied += 1
-                    if replied == limits.least:
-                        patience = limits.patience(now() - sent)
+                    if replied == timeouts.least:
+                        waits_for = timeouts.for_all(now() - sent)
                 box.over = on_reply(node, reply, sent, now())
         if box.over:
             return lost

@@ -23,7 +23,7 @@ from tests.redlock.simulation.weather import WEATHERS, QuorumNemesis
 
 async def long(run: ScenarioRun, node: ClientProcess) -> None:
     """A lock that is held for several ttls: it lives by its renewals."""
-    limit = run.patience()
+    limit = run.acquire_timeout()
     async with run.inside(node, node.client.lock("r", timeout=limit), "r", limit) as lease:
         for _ in range(run.random.randrange(1, 5)):
             await run.work(node, lease)

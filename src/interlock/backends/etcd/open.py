@@ -33,15 +33,15 @@ class _Assembly:
         self._credentials = Credentials(address.user, address.password)
         self._sessions = Sessions(keys)
 
-    def _blocking(self, runtime: StoreRuntime, *, hurried: bool) -> Side:
-        transport = BlockingTransport(self._address, self._credentials, hurried=hurried)
+    def _blocking(self, runtime: StoreRuntime, *, for_keeper: bool) -> Side:
+        transport = BlockingTransport(self._address, self._credentials, for_keeper=for_keeper)
         return Side(transport, runtime, self._keys, self._sessions)
 
     def on_threads(self, runtime: StoreRuntime) -> EtcdStore:
-        side = self._blocking(runtime, hurried=False)
+        side = self._blocking(runtime, for_keeper=False)
 
         def keeper() -> EtcdStore:
-            own = self._blocking(runtime, hurried=True)
+            own = self._blocking(runtime, for_keeper=True)
             side.transport.accompany(own.transport)
             return EtcdStore(own, None)
 
@@ -53,15 +53,15 @@ class _Assembly:
             AsyncTransport,  # here, not above: most programs do without asyncio
         )
 
-        def on_loop(*, hurried: bool) -> Side:
-            transport = AsyncTransport(self._address, self._credentials, hurried=hurried)
+        def on_loop(*, for_keeper: bool) -> Side:
+            transport = AsyncTransport(self._address, self._credentials, for_keeper=for_keeper)
             return Side(transport, runtime, self._keys, self._sessions)
 
-        side = on_loop(hurried=False)
-        threads = self._blocking(ThreadRuntime(runtime.now), hurried=True)
+        side = on_loop(for_keeper=False)
+        threads = self._blocking(ThreadRuntime(runtime.now), for_keeper=True)
 
         def task_keeper() -> EtcdStore:
-            own = on_loop(hurried=True)
+            own = on_loop(for_keeper=True)
             side.transport.accompany(own.transport)
             return EtcdStore(own, None)
 

@@ -68,7 +68,7 @@ class Assembly:
 
     def _blocking_keeper(self, waiting: WaitRuntime) -> RedisStore:
         """A blocking store for the keeper: the time to connect is part of the time that a call has."""
-        pool = self._transport(lambda route: Pool(route, hurried=True), waiting, BlockingHandshake(), True)
+        pool = self._transport(lambda route: Pool(route, for_keeper=True), waiting, BlockingHandshake(), True)
         return self._over(pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake())
 
     def _async_store(self) -> RedisStore:
@@ -87,7 +87,7 @@ class Assembly:
 
         def task_keeper() -> RedisStore:
             own = self._transport(
-                lambda route: MultiplexedTransport(route, hurried=True), runtime, AsyncHandshake(), True
+                lambda route: MultiplexedTransport(route, for_keeper=True), runtime, AsyncHandshake(), True
             )
             return self._with_keeper(
                 self._over(own, own, reading_runtime, None, AsyncHandshake()), blocks=False

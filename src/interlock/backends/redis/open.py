@@ -78,7 +78,7 @@ def open_address(
         return replicas or 0
 
     def transport(
-        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, for_keeper: bool
     ) -> Transport:
         return make(address)
 

@@ -57,7 +57,7 @@ def wait_command(wanted: int, seconds: float) -> bytes:
     return command(b"WAIT", b"%d" % wanted, packing.millis(seconds))
 
 
-def renewal_patience(timeout: float) -> float:
+def replica_timeout(timeout: float) -> float:
     """Seconds that replicas may take to confirm renewals which must be answered in `timeout` seconds."""
     return min(LONGEST, max(0.01, timeout - TICK))  # Redis checks the timeout of WAIT only ten times a second
 
@@ -136,17 +136,17 @@ class ReplicatedStore(RedisStore):
         timeout = max(0.001, until - self._runtime.now())
         # Half of the time, so that the claim can be taken back; and Redis checks this timeout only ten times
         # a second.
-        patience = min(LONGEST, max(0.01, (timeout - TICK) / 2))
-        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, patience)
+        waiting = min(LONGEST, max(0.01, (timeout - TICK) / 2))
+        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, waiting)
         if understood(self._place, _too_few, reply, confirmed, wanted):
             raise TooFewReplicas(reply, confirmed, wanted)
         return reply
 
     async def _run_and_wait(
-        self, call: Call, body: bytes, timeout: float, wanted: int, patience: float, again: bool = True
+        self, call: Call, body: bytes, timeout: float, wanted: int, waiting: float, again: bool = True
     ) -> tuple[Any, int]:
         """Run a script, and return its reply and how many replicas have what it wrote."""
-        wait = wait_command(wanted, patience)
+        wait = wait_command(wanted, waiting)
         reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2, again)
         if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT":
             reply, confirmed = await self._wait_transport.ask(
@@ -164,7 +164,7 @@ class ReplicatedStore(RedisStore):
         until = self._runtime.now() + timeout
         wanted = await self._wanted(call.by_hash + body, timeout, True)
         timeout = max(0.001, until - self._runtime.now())
-        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, renewal_patience(timeout))
+        reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, replica_timeout(timeout))
         answers = understood(self._place, self._renewed, batch, reply)
         return answers if confirmed >= wanted else unconfirmed(batch, answers, confirmed, wanted)
 
@@ -173,7 +173,7 @@ class ReplicatedStore(RedisStore):
         wanted = await self._wanted(WRITE_CONFIRMED.by_hash + body, timeout, False)
         timeout = max(0.001, until - self._runtime.now())
         reply, confirmed = await self._run_and_wait(
-            WRITE_CONFIRMED, body, timeout, wanted, renewal_patience(timeout), again=False
+            WRITE_CONFIRMED, body, timeout, wanted, replica_timeout(timeout), again=False
         )
         if understood(self._place, packing.written, reply)[0] and confirmed < wanted:
             raise StoreUnavailable(

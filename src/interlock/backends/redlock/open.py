@@ -39,7 +39,7 @@ def open_url(
     if database and not database.isdecimal():
         raise InvalidURL(f"{parts.scheme}://: a database of Redis is a number, such as 0")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    prefix, patience = options.pop("prefix", ""), _node_timeout(options.pop("node_timeout", None))
+    prefix, node_timeout = options.pop("prefix", ""), _node_timeout(options.pop("node_timeout", None))
     credentials, at, hosts = parts.netloc.rpartition("@")
     scheme = "rediss" if parts.scheme == "redlocks" else "redis"
     rest = f"?{urlencode(options)}" if options else ""
@@ -49,7 +49,7 @@ def open_url(
         )
         for host in hosts.split(",")
     ]
-    return open_addresses(addresses, runtime, prefix, patience, asynchronous=asynchronous)
+    return open_addresses(addresses, runtime, prefix, node_timeout, asynchronous=asynchronous)
 
 
 def open_nodes(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.backends.kit.connect_pace import does_not_wait, time_to_reconnect
 from interlock.backends.redlock.algorithm.membership import Membership
 from interlock.backends.redlock.transport.interface import QuorumTransport
-from interlock.backends.redlock.transport.patience import FOR_EVER, Limits
+from interlock.backends.redlock.transport.timeouts import FOR_EVER, Timeouts
 from interlock.backends.redlock.wire.requests import OnReply, Release, Request, Vote
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit
 from interlock.store import CONNECT_TIMEOUT, IO_TIMEOUT
@@ -54,22 +54,22 @@ class Quorum:
         self.node_timeout = node_timeout
         self.longest = min(ROUND, STRETCH * node_timeout)
         self.connect_timeout = connect_timeout
-        self._usual = Limits(node_timeout, self.longest, members.majority, connect_timeout)
-        self._within = Limits(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
+        self._usual = Timeouts(node_timeout, self.longest, members.majority, connect_timeout)
+        self._within = Timeouts(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
 
     @property
     def usual(self) -> float:
         """Seconds within which healthy nodes answer: `node_timeout`, or more if they are distant."""
         return max(self.node_timeout, min(self.longest, 2 * self.transport.round_trip(self.members.majority)))
 
-    def within(self, timeout: float) -> Limits:
+    def within(self, timeout: float) -> Timeouts:
         """For requests that must be over after `timeout` seconds, connecting included."""
         if timeout == IO_TIMEOUT:
             return self._within
         longest, least = min(timeout, self.longest), self.members.majority
-        return Limits(min(timeout, self.node_timeout), longest, least, self.connect_timeout, timeout)
+        return Timeouts(min(timeout, self.node_timeout), longest, least, self.connect_timeout, timeout)
 
-    def once_connected(self, timeout: float) -> Limits:
+    def once_connected(self, timeout: float) -> Timeouts:
         """For requests whose timeout counts neither the first time that a majority is connected to nor one
         round trip.
         """
@@ -81,29 +81,31 @@ class Quorum:
             connecting = min(connecting, time_to_reconnect(timeout, CONNECTING * trip))
             if not does_not_wait(timeout):
                 total = connecting
-        longest, hurried = min(timeout, self.longest), timeout < self.longest
-        return Limits(min(timeout, self.node_timeout), longest, least, connecting, total, hurried)
+        longest, shortened = min(timeout, self.longest), timeout < self.longest
+        return Timeouts(min(timeout, self.node_timeout), longest, least, connecting, total, shortened)
 
     async def ask(
-        self, request: Request, on_reply: OnReply, limits: Limits, to: Collection[int] | None = None
+        self, request: Request, on_reply: OnReply, timeouts: Timeouts, to: Collection[int] | None = None
     ) -> None:
         """Send to all nodes, or to some, and wait for those that are not away."""
         members = self.members
         if to is None:
             unanswered = await self.transport.ask(
-                request, members.everyone, members.present, on_reply, limits
+                request, members.everyone, members.present, on_reply, timeouts
             )
         else:
             awaited = [node for node in members.present if node in to]
-            unanswered = await self.transport.ask(request, to, awaited, on_reply, limits)
+            unanswered = await self.transport.ask(request, to, awaited, on_reply, timeouts)
         if unanswered or members.unhealthy:
-            self.recover(request, members.everyone if to is None else to, unanswered, limits)
+            self.recover(request, members.everyone if to is None else to, unanswered, timeouts)
 
-    def recover(self, request: Request, to: Collection[int], unanswered: list[int], limits: Limits) -> None:
+    def recover(
+        self, request: Request, to: Collection[int], unanswered: list[int], timeouts: Timeouts
+    ) -> None:
         """Note which nodes did not answer, what they missed, and let `algorithm.recovery` look after them."""
         members = self.members
         # If the caller had less time than nodes usually need, they are not to blame.
-        if unanswered and limits.longest >= self.usual:
+        if unanswered and timeouts.longest >= self.usual:
             members.mark_away(unanswered)
         if members.unhealthy:
             self._remember_missed_release(request, to)
@@ -125,9 +127,9 @@ class Quorum:
             for node in self.members.away.intersection(to):
                 self._unacknowledged(node, request)
 
-    async def retry_releases(self, node: int, patience: float) -> None:
-        """Send a node that is back the releases it missed; it has `patience` seconds for each."""
-        members, limits = self.members, Limits(patience, patience, 1)
+    async def retry_releases(self, node: int, timeout: float) -> None:
+        """Send a node that is back the releases it missed; it has `timeout` seconds for each."""
+        members, timeouts = self.members, Timeouts(timeout, timeout, 1)
         for key in members.pending_releases_of(node):
             # Removed before it is sent: a release that becomes pending anew meanwhile must stay.
             pending = members.pending_releases.pop(key, None)
@@ -135,7 +137,7 @@ class Quorum:
                 continue
             unanswered = [node]
             try:
-                unanswered = await self.transport.ask(pending[0], (node,), (node,), ignore_reply, limits)
+                unanswered = await self.transport.ask(pending[0], (node,), (node,), ignore_reply, timeouts)
             finally:  # also when the caller is interrupted
                 if node in unanswered:
                     members.pending_releases.setdefault(key, pending)

@@ -53,7 +53,7 @@ class Assembly:
         source = self._dialect.source(self._runtime, blocking=False)
         store = self._over(source, self._runtime, blocking=False)
         threads = ThreadRuntime(self._runtime.now)
-        threaded = self._over(self._dialect.own_source(threads, blocking=True), threads, hurried=True)
+        threaded = self._over(self._dialect.own_source(threads, blocking=True), threads, for_keeper=True)
 
         def keep_on_threads() -> ServerStore:
             self._keeper.use(threaded._runner.source, blocks=True)
@@ -66,19 +66,19 @@ class Assembly:
 
     def _keeper_side(self, runtime: WaitRuntime, *, blocking: bool) -> ServerStore:
         source = self._dialect.own_source(runtime, blocking=blocking)
-        side = self._over(source, runtime, hurried=True, blocking=blocking)
+        side = self._over(source, runtime, for_keeper=True, blocking=blocking)
         self._keeper.use(source, blocks=blocking)
         return side
 
     def _over(
-        self, source: Source, runtime: WaitRuntime, *, hurried: bool = False, blocking: bool = True
+        self, source: Source, runtime: WaitRuntime, *, for_keeper: bool = False, blocking: bool = True
     ) -> ServerStore:
         runner = Runner(
             source,
             runtime,
-            hurried=hurried,
+            for_keeper=for_keeper,
             blocking=blocking,
-            keeper=None if hurried else self._keeper,
+            keeper=None if for_keeper else self._keeper,
             doubt=self._doubt,
         )
         dialect, listener = self._dialect, self._share.listener

@@ -89,12 +89,12 @@ class Source(Protocol):
 
     pace: ConnectPace
 
-    async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
         """Return a link that nobody else uses, and whether it is new.
 
-        Raises `Unreached`, at `until` at the latest. If `patient`, waiting for a connection and connecting
-        may take as long as the source's pace says, and that also says whether this time counts as the step's
-        own.
+        Raises `Unreached`, at `until` at the latest. If `connecting_is_extra`, waiting for a connection and
+        connecting may take as long as the source's pace says, and that also says whether this time counts as
+        the step's own.
         """
         ...
 

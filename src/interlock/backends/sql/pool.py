@@ -5,7 +5,7 @@ thread or task ends that uses one, even by an exception thrown into it between t
 once nobody holds the object. A link of asyncio belongs to the event loop that made it.
 
 This is not one of `kit.slots`, whose waiters are threads that block on a lock. Here tasks wait as well, so a
-waiter waits by its runtime; an idle link serves only its own loop; and callers in a hurry come first.
+waiter waits by its runtime; an idle link serves only its own loop; and urgent callers come first.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class LinkPool:
     def _start(self) -> None:
         self._idle: list[_Idle] = []
         self._links: WeakSet[Link] = WeakSet()  # including those in use
-        self._hurried: deque[ref[_Turn]] = deque()  # releases, mostly: what everybody else waits for
-        self._patient: deque[ref[_Turn]] = deque()
+        self._urgent: deque[ref[_Turn]] = deque()  # releases, mostly: what everybody else waits for
+        self._ordinary: deque[ref[_Turn]] = deque()
         self._mutex = native.mutex()
         self._returned_at = 0.0  # when a link was last given back after an answer
 
@@ -91,21 +91,21 @@ class LinkPool:
 
     # ---- borrowing -------------------------------------------------------------------
 
-    async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
         asked = self._runtime.now()
         counts, connecting = self.pace.counts(until - asked), self.pace.within(until - asked)
         link: Link | None = None
         new = False
         # Those who came earlier come first, or a few threads could keep all links to themselves.
-        if not (patient and self._patient):
+        if not (connecting_is_extra and self._ordinary):
             link, new = self._next()
         if link is None:
-            link, new = await self._wait_for_slot(until, patient)
+            link, new = await self._wait_for_slot(until, connecting_is_extra)
         if not new:
             return link, False
         began = self._runtime.now()
         timeout = until - began
-        if patient:
+        if connecting_is_extra:
             timeout = left_after(connecting, began - asked) if counts else connecting
         try:
             await self._open(link, began + max(0.001, timeout))
@@ -159,21 +159,22 @@ class LinkPool:
         self._links.discard(link)
         link.discard()
 
-    async def _wait_for_slot(self, until: float, patient: bool) -> tuple[Link, bool]:
-        """Wait for a turn, first come, first served; but callers in a hurry come before all patient ones.
+    async def _wait_for_slot(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
+        """Wait for a free slot, first come, first served; but urgent callers come before all ordinary ones.
 
-        A patient caller that gives its step the usual time waits for as long as the queue moves: hundreds of
-        tasks that come at once are not told that the server cannot be reached.
+        Urgent callers are the keeper and releases. An ordinary caller that gives its step the usual time
+        waits for as long as the queue moves: hundreds of tasks that come at once are not told that the server
+        cannot be reached.
         """
         now = self._runtime.now()
-        moving = self.pace.longest if patient and until - now > 0.9 * IO_TIMEOUT else 0.0
-        if patient:
+        moving = self.pace.longest if connecting_is_extra and until - now > 0.9 * IO_TIMEOUT else 0.0
+        if connecting_is_extra:
             until = max(until, now + self.pace.within(until - now))
-        turn, line = _Turn(self._runtime.signal()), self._patient if patient else self._hurried
+        turn, line = _Turn(self._runtime.signal()), self._ordinary if connecting_is_extra else self._urgent
         line.append(ref(turn))
         try:
             while True:
-                if turn.signal.is_set() or not patient or self._is_first(turn):
+                if turn.signal.is_set() or not connecting_is_extra or self._is_first(turn):
                     link, new = self._next()  # once more: it may have become free in between
                     if link is not None:
                         return link, new
@@ -192,15 +193,15 @@ class LinkPool:
                 self._wake_next()  # in case that a link is free which woke this one, which has not taken it
 
     def _is_first(self, turn: _Turn) -> bool:
-        """Whether no patient caller came earlier, as far as can be told while others come and go."""
+        """Whether no ordinary caller came earlier, as far as can be told while others come and go."""
         try:
-            first = self._patient[0]()
+            first = self._ordinary[0]()
         except IndexError:
             return True
         return first is turn or first is None
 
     def _wake_next(self) -> None:
-        while (line := self._hurried or self._patient) and self._idle_or_room():
+        while (line := self._urgent or self._ordinary) and self._idle_or_room():
             try:
                 turn = line.popleft()()
             except IndexError:
@@ -224,7 +225,7 @@ class LinkPool:
                     self._close_old(now)
             else:
                 self._forget(link)
-        if self._hurried or self._patient:
+        if self._urgent or self._ordinary:
             self._wake_next()
 
     def _close_old(self, now: float) -> None:
@@ -252,6 +253,6 @@ class LinkPool:
     async def close(self) -> None:
         self._closed = True
         self.drain()
-        for reference in [*self._hurried, *self._patient]:
+        for reference in [*self._urgent, *self._ordinary]:
             if (turn := reference()) is not None:
                 turn.signal.set()

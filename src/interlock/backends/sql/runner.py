@@ -23,7 +23,8 @@ class Runner:
     """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking twin of an
     asyncio store.
 
-    `hurried` is for the keeper and the twin: there, connecting counts against the step's own time.
+    `for_keeper` says that this is the side of the keeper, or the blocking side of an asyncio store: there,
+    connecting counts against the step's own time.
     """
 
     def __init__(
@@ -31,14 +32,14 @@ class Runner:
         source: Source,
         runtime: WaitRuntime,
         *,
-        hurried: bool = False,
+        for_keeper: bool = False,
         blocking: bool = True,
         keeper: KeeperConnection | None = None,
         doubt: Callable[[], None] = lambda: None,
     ) -> None:
         self.source = source
         self._runtime = runtime
-        self._hurried = hurried
+        self._for_keeper = for_keeper
         self._blocking = blocking
         self._keeper = keeper
         self._doubt = doubt
@@ -47,18 +48,18 @@ class Runner:
         """Return the rows of a step, or raise; at `until` at the latest, plus the time to connect where
         the port allows it.
         """
-        patient = not self._hurried and step != RELEASE
+        connecting_is_extra = not self._for_keeper and step != RELEASE
         tries, installed = _Tries(step), False
         while True:
             try:
                 if self._keeper is not None and self._keeper.wanted:
-                    until = await self._warm(self._keeper, until, patient)
-                return await self._once(step, args, until, patient)
+                    until = await self._warm(self._keeper, until, connecting_is_extra)
+                return await self._once(step, args, until, connecting_is_extra)
             except NotInstalled:
                 if installed:
                     raise
                 installed = True
-                until = await self._install(until, patient)
+                until = await self._install(until, connecting_is_extra)
                 continue
             except StoreUnavailable as error:
                 if isinstance(error, (Demoted, Broken)):
@@ -71,28 +72,28 @@ class Runner:
             if wait:
                 await self._runtime.wait(self._runtime.signal(), wait)
 
-    async def _warm(self, keeper: KeeperConnection, until: float, patient: bool) -> float:
+    async def _warm(self, keeper: KeeperConnection, until: float, connecting_is_extra: bool) -> float:
         """Connect the caller and the keeper.
 
         Returns the new deadline: the time for the first connection is not the step's own.
         """
         pace, timeout = self.source.pace, until - self._runtime.now()
-        counts = not patient or pace.counts(timeout)
-        time = pace.within(timeout) if patient else max(SHORTEST, timeout)
+        counts = not connecting_is_extra or pace.counts(timeout)
+        time = pace.within(timeout) if connecting_is_extra else max(SHORTEST, timeout)
         await self.source.warm(time)  # first: a user's pool shows there how the keeper connects, too
         await keeper.warm(time, blocking=self._blocking)
         return until if counts else self._runtime.now() + timeout
 
-    async def _once(self, step: str, args: Sequence[Any], until: float, patient: bool) -> Rows:
+    async def _once(self, step: str, args: Sequence[Any], until: float, connecting_is_extra: bool) -> Rows:
         began = self._runtime.now()
         timeout = until - began
         counts = self.source.pace.counts(timeout)
-        link, new = await self.source.borrow(until, patient)
+        link, new = await self.source.borrow(until, connecting_is_extra)
         sound = False
         try:
             now = self._runtime.now()
-            left = timeout if patient else until - now
-            if patient and new and counts:
+            left = timeout if connecting_is_extra else until - now
+            if connecting_is_extra and new and counts:
                 left = left_after(timeout, now - began)
             rows = await link.run(step, args, max(SHORTEST, left))
             sound = True
@@ -106,16 +107,16 @@ class Runner:
                 link.discard()
             await self.source.give_back(link, sound)
 
-    async def _install(self, until: float, patient: bool) -> float:
+    async def _install(self, until: float, connecting_is_extra: bool) -> float:
         """Create what is missing.
 
-        Returns the new deadline: for a patient caller this counts as connecting.
+        Returns the new deadline: if `connecting_is_extra`, it is later by the time that this took.
         """
         left = until - self._runtime.now()
-        link, _ = await self.source.borrow(until, patient)
+        link, _ = await self.source.borrow(until, connecting_is_extra)
         sound = False
         try:
-            await link.install(INSTALLING if patient else max(SHORTEST, left))
+            await link.install(INSTALLING if connecting_is_extra else max(SHORTEST, left))
             sound = True
         except Again:
             sound = True
@@ -124,7 +125,7 @@ class Runner:
             if not sound:
                 link.discard()
             await self.source.give_back(link, sound)
-        return self._runtime.now() + left if patient else until
+        return self._runtime.now() + left if connecting_is_extra else until
 
 
 class _Tries:

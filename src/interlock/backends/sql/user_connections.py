@@ -23,7 +23,7 @@ from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Link
 from interlock.errors import StoreUnfit, Unreached, Unsupported
 
-ASK_AGAIN_S = 0.01  # between two requests to an engine whose own patience has ended
+ASK_AGAIN_S = 0.01  # between two requests to an engine whose own timeout was over
 
 
 class Lender(Protocol):
@@ -53,7 +53,7 @@ class Engine:
     shorter or longer, and a driver may have none.
 
     So a connection that is not there yet is waited for on a thread of its own, and asked for again if the
-    engine's own patience ends first.
+    engine's own timeout ends first.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -69,7 +69,7 @@ class Engine:
         return lent, lent.driver_connection
 
     def _made_by(self, until: float) -> Any:
-        """Ask the engine again while its own patience ends before `until`."""
+        """Ask the engine again while its own timeout ends before `until`."""
         exhausted = _exhausted()
         while True:
             try:
@@ -263,12 +263,12 @@ class UserSource:
         self.pace = ConnectPace(connect_timeout)
         self._refusal = ""  # why nothing can be borrowed in this process
 
-    async def borrow(self, until: float, patient: bool) -> tuple[Link, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
         if self._refusal:
             raise StoreUnfit(f"{self._place()}: {self._refusal}")
         began = self._runtime.now()
         timeout = max(0.001, until - began)
-        if patient:
+        if connecting_is_extra:
             timeout = max(timeout, self.pace.within(timeout))
         try:
             lent, connection = await self._lender.lend(timeout)

@@ -19,14 +19,14 @@ from interlock.store import IO_TIMEOUT
 
 CHUNK = 200  # reads in one request
 AGAIN = 0.02  # seconds before something is asked again whose connection was lost
-LONGEST_TRIP = (
-    0.5  # seconds that a request gets, if the servers have lately needed them, however little time is left
-)
+# Seconds that a request gets if the servers have lately needed them, however little time is left.
+LONGEST_TRIP = 0.5
 
 
 class StrictDeadline(Deadline):
-    """The time of a call that must not keep its caller any longer: the keeper's, which has others to look
-    after.
+    """A deadline that no request may overrun, and within which no read is asked again.
+
+    The calls of the keeper have it, because other leases wait for their renewal meanwhile.
     """
 
     __slots__ = ()
@@ -40,16 +40,16 @@ class Calls:
         self.runtime = runtime
         self._no_multi_read = False  # a server below 3.6
 
-    async def connect(self, deadline: Deadline, *, hurried: bool = False) -> Session:
+    async def connect(self, deadline: Deadline, *, connecting_is_extra: bool = True) -> Session:
         """The session, connected.
 
-        The link's pace says how long that may take, unless the caller is in a hurry.
+        If `connecting_is_extra`, the pace of the link says how long that may take, and whether it counts.
         """
         link = self.link
         began, timeout = link.now(), deadline.left()
-        counts = hurried or link.pace.counts(timeout)
+        counts = not connecting_is_extra or link.pace.counts(timeout)
         session = await link.connect(
-            self.runtime, deadline.for_request() if hurried else link.pace.within(timeout)
+            self.runtime, link.pace.within(timeout) if connecting_is_extra else deadline.for_request()
         )
         if not counts:
             deadline.at += link.now() - began
@@ -81,14 +81,14 @@ class Calls:
         return True
 
     async def _ask_once(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
-        timeout, signal = self.patience(deadline), self.runtime.signal()
+        timeout, signal = self.request_timeout(deadline), self.runtime.signal()
         answers = self.link.send(asked, signal)
         await self.answered(signal, timeout)
         if not all(answer.done for answer in answers):
             raise late(self.link.place, timeout)
         return answers
 
-    def patience(self, deadline: Deadline) -> float:
+    def request_timeout(self, deadline: Deadline) -> float:
         """Seconds that a request may take: what is left, but always as long as two round trips take."""
         left = deadline.for_request()
         return left if isinstance(deadline, StrictDeadline) else max(left, self._trips())
@@ -170,7 +170,7 @@ class Calls:
 
     async def beat(self, session: Session, deadline: Deadline) -> None:
         """Write to the session's own node, and wait until that is confirmed."""
-        timeout, signal = self.patience(deadline), self.runtime.signal()
+        timeout, signal = self.request_timeout(deadline), self.runtime.signal()
         self.link.beat(session, signal)
         await self.answered(signal, timeout)
 

@@ -152,7 +152,7 @@ class Operators(Side):
         deadline = within(self._calls, timeout)
         folder = self._paths.folder(resource)
         try:
-            await self._calls.connect(deadline, hurried=True)
+            await self._calls.connect(deadline, connecting_is_extra=False)
             bell = self._link.new_bell(self._calls.runtime.signal())
             paths = [folder]
             try:

@@ -71,7 +71,7 @@ class QueueReads:
         self, calls: Calls, folder: str, first: Sequence[Request], deadline: Deadline
     ) -> tuple[list[Answer], QueueRead]:
         """Send these requests, and wait for a list of the folder that was sent after them."""
-        timeout, signal = calls.patience(deadline), calls.runtime.signal()
+        timeout, signal = calls.request_timeout(deadline), calls.runtime.signal()
         answers = self._link.send(first, None)
         queue_read = self._join(folder, signal)
         await calls.answered(signal, timeout)

@@ -104,7 +104,7 @@ class Registers(Side):
         deadline = within(self._calls, timeout)
         path = self._paths.register(name)
         try:
-            await self._calls.connect(deadline, hurried=True)
+            await self._calls.connect(deadline, connecting_is_extra=False)
             bell = self._link.new_bell(self._calls.runtime.signal())
             try:
                 # `exists`, because a register that is made must be heard of, too.

@@ -18,7 +18,7 @@ class Releases(Side):
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         deadline = self._calls.strictly_within(timeout)
-        session = await self._calls.connect(deadline, hurried=True)
+        session = await self._calls.connect(deadline, connecting_is_extra=False)
         own, tried = self._ledger.claims.get(id), self._ledger.tried(id)
         if own is not None:
             # Before its node is deleted: that may fail, and the next of ours must see to itself.

@@ -40,7 +40,7 @@ class Renewals(Side):
                     raise
 
     async def _renew(self, renewals: Sequence[Renewal], deadline: StrictDeadline) -> list[RenewAnswer]:
-        session = await self._calls.connect(deadline, hurried=True)
+        session = await self._calls.connect(deadline, connecting_is_extra=False)
         standing, asked = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
         marks = MARKS

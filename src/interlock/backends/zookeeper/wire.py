@@ -168,7 +168,7 @@ def ready(
         for one in writable:
             one.full = False
         # Not if the loop was only woken for what it has sent already: kazoo would take that for the end of
-        # its patience with the server.
+        # its timeout for the server.
         if readable or writable or not found:
             return readable, writable, []
 

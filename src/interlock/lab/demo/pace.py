@@ -17,7 +17,7 @@ class Pace:
     frame: float  # between two pictures
 
     @property
-    def patience(self) -> float:
+    def longest_wait(self) -> float:
         """How long any expected thing may take before the demo says that it did not happen."""
         return 15.0 + 5 * self.ttl
 

@@ -130,14 +130,14 @@ class Story:
 
     def finish(self) -> None:
         self.begin("the end", "The workers finish their round and go.")
-        if not self.crew.dismiss(self.pace.patience):
+        if not self.crew.dismiss(self.pace.longest_wait):
             raise DidNotHappen("the workers did not end when they were told to")
         self.watch(0.2)
         self.evidence.left_behind = [f"a claim on {name!r}" for name in self.client.scan()]
 
     def frozen_holder(self) -> tuple[Member, int]:
         """Stop a worker between its read and its write, with no transaction open."""
-        until = clock.now() + self.pace.patience
+        until = clock.now() + self.pace.longest_wait
         while clock.now() < until:
             report = self.listen()
             if report is None or report.kind != "read":
@@ -194,10 +194,10 @@ class Story:
 
     def until(self, fact: Callable[[], bool], what: str) -> None:
         """Let things go on until something is the case."""
-        limit = clock.now() + self.pace.patience
+        limit = clock.now() + self.pace.longest_wait
         while not fact():
             if clock.now() >= limit:
-                raise DidNotHappen(f"it did not happen within {self.pace.patience:.0f} s that {what}")
+                raise DidNotHappen(f"it did not happen within {self.pace.longest_wait:.0f} s that {what}")
             if self.crew.failures():
                 raise DidNotHappen(f"a worker failed before {what}")
             self.listen()

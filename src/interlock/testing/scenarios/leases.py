@@ -11,28 +11,28 @@ from interlock.testing.simulated_cluster import ClientProcess
 
 
 async def lock(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     async with run.inside(process, process.client.lock("r", timeout=limit), "r", limit) as lease:
         await run.work(process, lease)
 
 
 async def cohort(run: ScenarioRun, process: ClientProcess) -> None:
     """Many in one process hold briefly, several times in a row: they pass the lock on among themselves."""
-    limit = run.patience()
+    limit = run.acquire_timeout()
     for _ in range(run.random.randrange(1, 9)):
         async with run.inside(process, process.client.lock("r", timeout=limit), "r", limit) as lease:
             await run.work(process, lease, 0.3 if run.chance(0.05) else 0.002)
 
 
 async def unfair(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     async with run.inside(process, process.client.lock("r", timeout=limit, fair=False), "r", limit) as lease:
         await run.work(process, lease)
 
 
 async def plain(run: ScenarioRun, process: ClientProcess) -> None:
     """acquire and release by hand, and the options of a lease."""
-    limit = run.patience()
+    limit = run.acquire_timeout()
     lost: list[Any] = run.memory.setdefault("lost", [])
     options: dict[str, Any] = run.random.choice(
         ({}, {"renew": False}, {"max_hold": 0.7 * run.cluster.ttl}, {"min_hold": 0.1 * run.cluster.ttl})
@@ -73,7 +73,7 @@ async def forgotten(run: ScenarioRun, process: ClientProcess) -> None:
     if run.chance(0.6):
         await lock(run, process)
         return
-    limit = run.patience()
+    limit = run.acquire_timeout()
     options: dict[str, Any] = run.random.choice(({}, {"renew": False}, {"max_hold": 0.7 * run.cluster.ttl}))
 
     async def take() -> None:
@@ -94,7 +94,7 @@ async def forgotten(run: ScenarioRun, process: ClientProcess) -> None:
 
 
 async def semaphore(run: ScenarioRun, process: ClientProcess) -> None:
-    limit, permits = run.patience(), run.random.randrange(1, 4)
+    limit, permits = run.acquire_timeout(), run.random.randrange(1, 4)
     turnstile = process.client.semaphore("s", 3)
     with process.calling("acquire", "s", limit) as outcome:
         lease = await turnstile.acquire(timeout=limit, permits=permits)
@@ -115,7 +115,7 @@ async def semaphore(run: ScenarioRun, process: ClientProcess) -> None:
 
 
 async def rwlock(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     both = process.client.rwlock("w", timeout=limit)
     if run.chance(0.6):
         async with run.inside(process, both.read(), "w", limit) as lease:
@@ -137,7 +137,7 @@ async def downgrade(run: ScenarioRun, process: ClientProcess) -> None:
     if run.chance(0.5):
         await rwlock(run, process)
         return
-    limit = run.patience()
+    limit = run.acquire_timeout()
     both = process.client.rwlock("w", timeout=limit)
     with process.calling("acquire", "w", limit) as outcome:
         lease = await both.write().acquire()
@@ -163,7 +163,7 @@ async def downgrade(run: ScenarioRun, process: ClientProcess) -> None:
 
 
 async def rlock(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     again = process.client.rlock("r", timeout=limit)
     async with run.inside(process, again, "r", limit) as lease:
         await run.work(process, lease)
@@ -176,7 +176,7 @@ async def rlock(run: ScenarioRun, process: ClientProcess) -> None:
 
 
 async def multilock(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     names = run.random.sample(["a", "b", "c"], run.random.randrange(1, 4))
     several = process.client.multilock(names, timeout=limit)
     async with run.inside(process, several, "+".join(sorted(names)), limit) as held:
@@ -185,7 +185,7 @@ async def multilock(run: ScenarioRun, process: ClientProcess) -> None:
 
 
 async def election(run: ScenarioRun, process: ClientProcess) -> None:
-    limit = run.patience()
+    limit = run.acquire_timeout()
     office = process.client.election("e")
     if run.chance(0.3):
         await observe(run, process)

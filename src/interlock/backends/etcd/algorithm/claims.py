@@ -34,7 +34,6 @@ from interlock.backends.etcd.algorithm.queue_view import QueueView
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import Keys
@@ -54,6 +53,7 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.template import blank, cut
 from interlock.backends.etcd.wire.values import ClaimKey, claim_value, encoded, eviction
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone
 
@@ -104,7 +104,7 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
 
 
 async def _claim(
-    side: Side, session: Session, held: OwnClaim, claim: Claim, deadline: CallTime
+    side: Side, session: Session, held: OwnClaim, claim: Claim, deadline: Deadline
 ) -> ClaimAnswer:
     known, asked, floor = side.sessions.places.get(claim.id), side.runtime.now(), side.sessions.floor
     if known is not None and known.crowd:
@@ -135,7 +135,7 @@ async def _enter(
     known: Place | None,
     answer: TxnAnswer | None,
     asked: float,
-    deadline: CallTime,
+    deadline: Deadline,
 ) -> ClaimAnswer:
     """Enter a claim that others stand in the way of, or find it standing. The inner Txn does this; its first
     `answer` may be there.
@@ -150,7 +150,7 @@ async def _enter(
             request = _request(side, session, held, claim, known.created if known else 0, alone)
             answer = await side.txn(
                 *(request, deadline),
-                patient=held.name.number > 0,  # we have other claims there
+                low_priority=held.name.number > 0,  # we have other claims there
                 unsure=lambda: side.sessions.leave_unanswered(claim.id),
             )
         if (gone := _gone(side, claim, answer)) is not None:
@@ -352,7 +352,7 @@ async def _make_way(
     found: ClaimKey,
     seen: QueueView,
     asked: float,
-    deadline: CallTime,
+    deadline: Deadline,
 ) -> None:
     """Prepare the next try of a claim that has not entered because something stands at its key.
 
@@ -373,7 +373,7 @@ async def _make_way(
 
 
 async def _check_capacity(
-    side: Side, claim: Claim, seen: QueueView, own: ClaimKey | None, deadline: CallTime
+    side: Side, claim: Claim, seen: QueueView, own: ClaimKey | None, deadline: Deadline
 ) -> None:
     try:
         seen.check_capacity(claim)
@@ -394,7 +394,7 @@ async def _standing(
     own: ClaimKey,
     answer: TxnAnswer,
     asked: float,
-    deadline: CallTime,
+    deadline: Deadline,
 ) -> ClaimAnswer:
     """The answer for a claim whose key stands in the queue."""
     sessions = side.sessions
@@ -459,7 +459,7 @@ def mark(own: ClaimKey) -> bytes:
     )
 
 
-async def _mark(side: Side, claim: Claim, own: ClaimKey, deadline: CallTime) -> None:
+async def _mark(side: Side, claim: Claim, own: ClaimKey, deadline: Deadline) -> None:
     if own.said is not None and "admitted" not in own.said:
         if queue_view.marks(claim):
             side.sessions.let_in[claim.id] = own
@@ -490,7 +490,7 @@ def post_marks_again(sessions: Sessions, connection: MemberConnection) -> None:
         connection.post(messages.TXN, mark(own), partial(sessions.let_in.pop, id, None))
 
 
-async def mark_again(side: Side, deadline: CallTime) -> None:
+async def mark_again(side: Side, deadline: Deadline) -> None:
     """Repeat it for all whose answer has not been seen.
 
     Called by the keeper: nobody else may have anything to send.

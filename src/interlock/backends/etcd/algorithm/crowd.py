@@ -11,10 +11,10 @@ from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import RANGE, RangeAnswer, get
 from interlock.backends.etcd.wire.values import ClaimKey
+from interlock.backends.kit.deadline import Deadline
 from interlock.model import Busy, Claim, Standing
 
 # Seconds after which a waiter behind another one of its client checks whether that is still so.
@@ -35,14 +35,14 @@ def enter_crowd(
 
 
 async def still_in_crowd(
-    side: Side, held: OwnClaim, claim: Claim, known: Place, deadline: CallTime
+    side: Side, held: OwnClaim, claim: Claim, known: Place, deadline: Deadline
 ) -> Busy | None:
     """The answer for a claim of a crowd that asks again and still stands; None if it does not, or nobody
     knows.
 
     Whether it is its turn, the wait that follows finds out.
     """
-    answer = await side.call(RANGE, get(held.key), deadline, patient=True)
+    answer = await side.call(RANGE, get(held.key), deadline, low_priority=True)
     found = [ClaimKey(kv) for kv in RangeAnswer.of(answer).kvs]
     if not found or found[0].created != known.created or found[0].claim_id != claim.id:
         return None
@@ -51,7 +51,7 @@ async def still_in_crowd(
     return Busy(known.ahead, queue_view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
 
 
-async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTime) -> bool:
+async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: Deadline) -> bool:
     """Sleep while another claim of this client is ahead, which must leave before; False if the time is up,
     or our place is gone.
     """
@@ -66,7 +66,7 @@ async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: CallTi
     return False
 
 
-async def _ask_for_holder(side: Side, claim: Claim, deadline: CallTime) -> Standing | None:
+async def _ask_for_holder(side: Side, claim: Claim, deadline: Deadline) -> Standing | None:
     """The holder that a crowd waits for.
 
     It is only named in messages, so one waiter of the crowd asks for all of them.

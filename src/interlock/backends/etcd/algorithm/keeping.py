@@ -24,14 +24,15 @@ from interlock.backends.etcd.errors import (
     OldRevision,
     Refused,
 )
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import PAUSE
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, TxnAnswer
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import InterlockError, StoreUnavailable
 
-# Seconds that a commit has at least: it waits for the disks of a majority, however hurried the caller is.
+# Seconds that a commit has at least: it waits for the disks of a majority, however little time the caller
+# has.
 COMMIT = 0.25
 LITTER = 120  # seconds that the lease for tombstones and deleted registers lives,
 LITTERED = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
@@ -42,7 +43,7 @@ def fresh_lease() -> int:
     return secrets.randbits(62) | 1
 
 
-async def grant_lease(side: Side, ttl: int, deadline: CallTime) -> tuple[int, float]:
+async def grant_lease(side: Side, ttl: int, deadline: Deadline) -> tuple[int, float]:
     """A new lease and its ttl.
 
     The id is ours, so the request may be repeated: if the lease exists, an earlier try was carried out.
@@ -60,7 +61,7 @@ async def grant_lease(side: Side, ttl: int, deadline: CallTime) -> tuple[int, fl
     return granted.lease, float(granted.ttl)
 
 
-async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
+async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
     """A live session for a claim with this ttl, of which enough is left."""
     while True:
         now = side.runtime.now()
@@ -70,8 +71,8 @@ async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
             continue
         if session is not None and session.kept + session.ttl - KEPT * min(ttl, session.ttl) >= now:
             return session
-        patience = deadline.left() + min(deadline.connecting, COMMIT)
-        if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, patience):
+        timeout = deadline.left() + min(deadline.connecting, COMMIT)
+        if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, timeout):
             deadline.connected(min(COMMIT, side.runtime.now() - now))
             if deadline.passed():
                 raise StoreUnavailable(f"{side.place}: no session in time")
@@ -91,7 +92,7 @@ async def session_for(side: Side, ttl: float, deadline: CallTime) -> Session:
             side.sessions.landed(("session", step(ttl)))
 
 
-async def _begin(side: Side, ttl: float, deadline: CallTime) -> None:
+async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
     """Begin a session; that is a part of connecting."""
     wanted, extra = step(ttl), min(deadline.connecting, COMMIT)
     asked = side.runtime.now()  # before the question: a slow answer must shorten the session
@@ -100,7 +101,7 @@ async def _begin(side: Side, ttl: float, deadline: CallTime) -> None:
     side.sessions.begin(Session(lease, wanted, granted, asked))
 
 
-async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
+async def forsake(side: Side, session: Session, deadline: Deadline) -> None:
     """Give up a session whose time has passed on our clock.
 
     If the server still has it, that would be of use to nobody.
@@ -113,7 +114,7 @@ async def forsake(side: Side, session: Session, deadline: CallTime) -> None:
         pass  # it lapses by itself
 
 
-async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool = False) -> None:
+async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool = False) -> None:
     """Keep a session alive; with `listed`, also list the keys under its lease.
 
     Raises `LeaseNotFound` if it has ended, after all its claims were reported lost, and `StoreUnavailable` if
@@ -158,7 +159,7 @@ async def keep(side: Side, session: Session, deadline: CallTime, *, listed: bool
     raise StoreUnavailable(f"{side.place}: the leader changes; a keep-alive was not confirmed")
 
 
-def _share(side: Side, deadline: CallTime, attempt: int) -> CallTime:
+def _share(side: Side, deadline: Deadline, attempt: int) -> Deadline:
     """The time for one attempt: a member that is frozen or cut off must not use up all of it."""
     if attempt or len(side.transport.address.endpoints) == 1:
         return deadline
@@ -166,7 +167,7 @@ def _share(side: Side, deadline: CallTime, attempt: int) -> CallTime:
 
 
 async def _confirmed(
-    side: Side, connection: MemberConnection, session: Session, deadline: CallTime, listed: bool
+    side: Side, connection: MemberConnection, session: Session, deadline: Deadline, listed: bool
 ) -> bool:
     """Send a keep-alive; whether the server that answered it certainly led then."""
     before, request = connection.term, messages.of_lease(session.lease)
@@ -194,11 +195,11 @@ async def _confirmed(
     return True
 
 
-def _time(connection: MemberConnection, deadline: CallTime) -> float:
+def _time(connection: MemberConnection, deadline: Deadline) -> float:
     return max(connection.least, deadline.for_request())
 
 
-async def litter_lease(side: Side, deadline: CallTime, least: float = 0.0) -> int:
+async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
     """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
     now = side.runtime.now()
     if least > LITTERED:

@@ -10,7 +10,6 @@ from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.keys import escaped
@@ -29,6 +28,7 @@ from interlock.backends.etcd.wire.messages import (
 from interlock.backends.etcd.wire.protobuf import MalformedMessage
 from interlock.backends.etcd.wire.values import ClaimKey, evicted
 from interlock.backends.etcd.wire.watching import Watched
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import ForeignKey, StoreUnavailable, Unreached
 from interlock.model import NEVER, Queue, Standing
 
@@ -46,7 +46,7 @@ async def inspect(
 
 
 async def _queue(
-    side: Side, resource: str, claim_keys: list[ClaimKey], deadline: CallTime, lapses: bool
+    side: Side, resource: str, claim_keys: list[ClaimKey], deadline: Deadline, lapses: bool
 ) -> Queue:
     if not claim_keys:
         return Queue(resource, 0, ())
@@ -123,7 +123,7 @@ async def evict(
     return removed
 
 
-async def _evicted(side: Side, victim: ClaimKey, reason: str, call: str, deadline: CallTime) -> bool:
+async def _evicted(side: Side, victim: ClaimKey, reason: str, call: str, deadline: Deadline) -> bool:
     """Remove one key, if it is still the one that was seen, and leave the reason for its owner.
 
     `call` is the id of this removal. It is left as well, so that a repetition after a lost answer is told
@@ -136,7 +136,7 @@ async def _evicted(side: Side, victim: ClaimKey, reason: str, call: str, deadlin
         return await _removed(side, victim, reason, call, deadline)
 
 
-async def _removed(side: Side, victim: ClaimKey, reason: str, call: str, deadline: CallTime) -> bool:
+async def _removed(side: Side, victim: ClaimKey, reason: str, call: str, deadline: Deadline) -> bool:
     done = side.keys.eviction(call)
     lease = await litter_lease(side, deadline, 0.0 if victim.foreign else victim.ttl)
     then = [delete_op(victim.key), put_op(put(done, b"", lease))]
@@ -153,7 +153,7 @@ async def watch(side: Side, seen: Queue, timeout: float) -> None:
     """Wait until a queue differs from what was seen, or the time is up."""
     before = outline(seen)
 
-    async def same(connection: MemberConnection, deadline: CallTime) -> bool:
+    async def same(connection: MemberConnection, deadline: Deadline) -> bool:
         found = await inspect(side, seen.resource, deadline.for_request(), lapses=False)
         return outline(found) == before
 

@@ -8,7 +8,6 @@ from interlock.backends.etcd.algorithm.keeping import litter_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.messages import (
     RANGE,
@@ -22,6 +21,7 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.values import register_read, register_value
 from interlock.backends.etcd.wire.watching import Watched
+from interlock.backends.kit.deadline import Deadline
 from interlock.model import Versioned
 
 
@@ -45,7 +45,7 @@ async def compare_and_set(
 
 
 async def _write(
-    side: Side, name: str, version: int, value: str | None, id: str, deadline: CallTime
+    side: Side, name: str, version: int, value: str | None, id: str, deadline: Deadline
 ) -> Versioned | None:
     key = side.keys.register(name)
     # A deleted register stays for a minute or two, so that nobody who watches it misses that.
@@ -72,7 +72,7 @@ async def watch(side: Side, name: str, version: int, timeout: float) -> None:
     """Wait until a register has another version, or the time is up."""
     key = side.keys.register(name)
 
-    async def same(connection: MemberConnection, deadline: CallTime) -> bool:
+    async def same(connection: MemberConnection, deadline: Deadline) -> bool:
         answer = await connection.call(RANGE, get(key), max(connection.least, deadline.for_request()))
         kvs = RangeAnswer.of(answer).kvs
         return (kvs[0].modified if kvs else 0) == version

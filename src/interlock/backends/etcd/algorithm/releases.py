@@ -13,7 +13,6 @@ from functools import lru_cache
 from interlock.backends.etcd.algorithm.keeping import grant_lease, litter_lease
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import (
     compare_create_revision,
@@ -26,11 +25,12 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.template import blank, cut
 from interlock.backends.etcd.wire.values import RELEASED, ClaimKey, encoded
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import StoreUnfit
 
 
 async def release(side: Side, resource: str, id: str, linger: float, timeout: float) -> bool:
-    deadline = await side.begin(timeout, patient=False)
+    deadline = await side.begin(timeout, connecting_is_extra=False)
     if linger > 0:
         kept = await _linger(side, resource, id, linger, deadline)
         if kept is not None:
@@ -77,7 +77,7 @@ def _removal_parts(mine: bytes, gone_size: int) -> list[bytes]:
     return cut(txn([compare_create_revision(gone, 0)], [delete_op(mine)]), gone)
 
 
-async def _release_others(side: Side, resource: str, id: str, deadline: CallTime) -> bool:
+async def _release_others(side: Side, resource: str, id: str, deadline: Deadline) -> bool:
     """Remove a claim of another client: a condition notifies its waiters so."""
     found = await side.range(get(*side.keys.folder(resource)), deadline)
     for claim_key in (ClaimKey(kv) for kv in found.kvs):
@@ -91,7 +91,7 @@ async def _release_others(side: Side, resource: str, id: str, deadline: CallTime
     return False
 
 
-async def _linger(side: Side, resource: str, id: str, linger: float, deadline: CallTime) -> bool | None:
+async def _linger(side: Side, resource: str, id: str, linger: float, deadline: Deadline) -> bool | None:
     """Move a holder's claim under a lease of its own, which lapses after `linger` seconds. None: it does not
     hold.
 
@@ -127,7 +127,7 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: C
     return answer.succeeded
 
 
-async def withdraw(side: Side, session: Session, key: bytes, deadline: CallTime) -> None:
+async def withdraw(side: Side, session: Session, key: bytes, deadline: Deadline) -> None:
     """Delete what stands at a key under our lease, if no claim of this client is there.
 
     The key was listed a moment ago, and may be another claim's by now: so what stands there is read first,

@@ -19,7 +19,6 @@ from interlock.backends.etcd.algorithm.session_watch import watch_session
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.wire.messages import (
     compare_create_revision,
     compare_mod_revision,
@@ -30,6 +29,7 @@ from interlock.backends.etcd.wire.messages import (
     txn,
 )
 from interlock.backends.etcd.wire.values import ClaimKey, encoded, eviction
+from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.listing import BULK, recent
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
@@ -43,7 +43,7 @@ TRIES = 4
 async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
     if not renewals:
         return []
-    deadline = await side.begin(timeout, patient=False)
+    deadline = await side.begin(timeout, connecting_is_extra=False)
     sessions = {id(s): s for r in renewals if (s := side.sessions.of_claim(r.id)) is not None}
     newest = max((own.entered for r in renewals if (own := side.sessions.own(r.id)) is not None), default=0.0)
     faults: dict[int, StoreUnavailable] = {}
@@ -76,7 +76,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     return explained
 
 
-async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
+async def _tidy_up(side: Side, session: Session, deadline: Deadline) -> None:
     """Remove what nobody owns, and forget what is gone. The next renewal does what this one has not done."""
     brief = side.within(min(TIDYING, deadline.left() / 2))  # the leases are not renewed before this returns
     if not brief.passed():
@@ -84,7 +84,7 @@ async def _tidy_up(side: Side, session: Session, deadline: CallTime) -> None:
             await _tidy(side, session, brief)
 
 
-async def _tidy(side: Side, session: Session, deadline: CallTime) -> None:
+async def _tidy(side: Side, session: Session, deadline: Deadline) -> None:
     known = {side.keys.session(session.lease), *(own.key for _, own in side.sessions.claims_of(session))}
     strange = [key for key in session.keys if key not in known]
     for key in strange[:STRANGERS]:
@@ -99,7 +99,7 @@ def _missing(side: Side, session: Session) -> list[str]:
     return [id for id, own in claims if own.entered <= session.listed and own.key not in session.keys]
 
 
-async def _forget_if_removed(side: Side, session: Session, id: str, deadline: CallTime) -> None:
+async def _forget_if_removed(side: Side, session: Session, id: str, deadline: Deadline) -> None:
     """Forget a claim, unless a read finds it: the server that lists keys may not have applied the latest
     ones yet.
     """
@@ -115,7 +115,7 @@ async def _answer(
     renewal: Renewal,
     sessions: dict[int, Session],
     faults: dict[int, StoreUnavailable],
-    deadline: CallTime,
+    deadline: Deadline,
 ) -> RenewAnswer | None:
     """The answer; None if the claim does not stand, and the reason is to be found."""
     own = side.sessions.own(renewal.id)
@@ -132,7 +132,7 @@ async def _answer(
     return Renewed(ttl, session.kept)
 
 
-async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
+async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
     """Change a claim's note or permits in place; False if it does not stand. Never creates it."""
     key = side.key_of(renewal.resource, renewal.id)
     for _ in range(TRIES):
@@ -162,7 +162,7 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: CallTime) -> bool:
 
 
 async def _explained(
-    side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: CallTime
+    side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: Deadline
 ) -> list[RenewAnswer]:
     """The answers, with the reasons for claims that do not stand."""
     missing = [place for place, answer in enumerate(answers) if answer is None]

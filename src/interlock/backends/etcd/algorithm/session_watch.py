@@ -33,7 +33,7 @@ def watch_session(side: Side, session: Session) -> None:
     nobody can watch there.
     """
     watched = side.sessions.watched
-    if session.lease in watched or not side.transport.hurried or native.green("socket"):
+    if session.lease in watched or not side.transport.for_keeper or native.green("socket"):
         return
     watched.add(session.lease)
     try:

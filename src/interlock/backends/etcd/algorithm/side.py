@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from interlock.backends.etcd.algorithm.sessions import Sessions
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
 from interlock.backends.kit.connect_pace import SPARE, does_not_wait
+from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import StoreRuntime
 
 AGAIN = 0.25  # seconds by which connecting again may make a call late,
@@ -37,13 +37,14 @@ class Side:
         own = self.sessions.own(id, resource)
         return self.keys.claim(resource, id) if own is None else own.key
 
-    async def begin(self, timeout: float, *, patient: bool = True) -> CallTime:
+    async def begin(self, timeout: float, *, connecting_is_extra: bool = True) -> Deadline:
         """The deadline of a call with this timeout.
 
-        It connects first; that has some time of its own for `patient` calls.
+        It connects first. If `connecting_is_extra`, the call may take as much longer as that takes, within
+        bounds.
         """
-        extra = self._to_connect(timeout) if patient and not self.transport.hurried else 0.0
-        deadline = CallTime(self.runtime.now, timeout, extra)
+        extra = self._to_connect(timeout) if connecting_is_extra and not self.transport.for_keeper else 0.0
+        deadline = Deadline(self.runtime.now, timeout, extra)
         if self.transport.ready_connection() is None:
             _, connecting = await self.transport.connection(timeout + extra)
             deadline.connected(connecting)
@@ -61,7 +62,7 @@ class Side:
             return longest
         return min(longest, took + SPARE if does_not_wait(timeout) else max(AGAIN, AS_BEFORE * took))
 
-    def give_time_at_once(self, deadline: CallTime, began: float, timeout: float) -> None:
+    def give_time_at_once(self, deadline: Deadline, began: float, timeout: float) -> None:
         """Let the first request of a caller that does not wait for the lock wait for the network.
 
         A server that stalls for a moment has what connecting took, and a second, all in all since `began`.
@@ -71,31 +72,37 @@ class Side:
             deadline.at = max(deadline.at, began + min(longest, self.transport.took + SPARE))
             deadline.connecting = 0.0  # connecting again is a part of it
 
-    def within(self, timeout: float) -> CallTime:
+    def within(self, timeout: float) -> Deadline:
         """The deadline of a call that has connected, or that has no extra time for that."""
-        return CallTime(self.runtime.now, timeout)
+        return Deadline(self.runtime.now, timeout)
 
     async def connection(self, timeout: float) -> MemberConnection:
         return (await self.transport.connection(timeout))[0]
 
     async def call(
-        self, method: Method, body: bytes, deadline: CallTime, *, again: bool = True, patient: bool = False
+        self,
+        method: Method,
+        body: bytes,
+        deadline: Deadline,
+        *,
+        again: bool = True,
+        low_priority: bool = False,
     ) -> bytes:
-        return await self.transport.call(method, body, deadline, again=again, patient=patient)
+        return await self.transport.call(method, body, deadline, again=again, low_priority=low_priority)
 
-    async def range(self, request: bytes, deadline: CallTime) -> RangeAnswer:
+    async def range(self, request: bytes, deadline: Deadline) -> RangeAnswer:
         return RangeAnswer.of(await self.call(RANGE, request, deadline))
 
     async def txn(
         self,
         request: bytes,
-        deadline: CallTime,
+        deadline: Deadline,
         *,
         again: bool = True,
-        patient: bool = False,
+        low_priority: bool = False,
         unsure: Callable[[], object] | None = None,
     ) -> TxnAnswer:
         answer = await self.transport.call(
-            TXN, request, deadline, again=again, patient=patient, unsure=unsure
+            TXN, request, deadline, again=again, low_priority=low_priority, unsure=unsure
         )
         return TxnAnswer(answer)

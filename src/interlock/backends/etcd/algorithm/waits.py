@@ -21,7 +21,6 @@ from interlock.backends.etcd.algorithm.crowd import first_of_ours
 from interlock.backends.etcd.algorithm.sessions import Place
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import NotAuthenticated
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.messages import (
     DOWNWARDS,
@@ -36,6 +35,7 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 
@@ -120,7 +120,7 @@ def _granted(
 
 
 async def _read_queue(
-    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: Deadline
 ) -> Granted | bool:
     """The grant; True if it still waits, and `place` says for what; False if it is gone or nobody knows."""
     if place.crowd and (done := await _read_ahead(side, connection, claim, place, deadline)) is not None:
@@ -163,7 +163,7 @@ async def _read_queue(
 
 
 async def _read_ahead(
-    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: Deadline
 ) -> Granted | bool | None:
     """Look whether those ahead still stand, each by its key; None if they are not known, because it stands
     too far behind.
@@ -211,7 +211,7 @@ async def _read_ahead(
 
 
 async def _read_writers(
-    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: CallTime
+    side: Side, connection: MemberConnection, claim: Claim, place: Place, deadline: Deadline
 ) -> Granted | bool:
     """Read the queue for a reader: itself, and all ahead but the other readers."""
     mine = side.key_of(claim.resource, claim.id)
@@ -240,7 +240,7 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
     """Wait until a holder's claim is removed, or the time is up."""
     mine = side.key_of(claim.resource, claim.id)
 
-    async def stands(connection: MemberConnection, deadline: CallTime) -> bool:
+    async def stands(connection: MemberConnection, deadline: Deadline) -> bool:
         answer = await connection.call(RANGE, get(mine), max(connection.least, deadline.for_request()))
         return any(ClaimKey(kv).claim_id == claim.id for kv in RangeAnswer.of(answer).kvs)
 
@@ -250,7 +250,7 @@ async def until_removed(side: Side, claim: Claim, timeout: float) -> None:
 async def sleep_while(
     side: Side,
     watched: Sequence[Watched],
-    same: Callable[[MemberConnection, CallTime], Awaitable[bool]],
+    same: Callable[[MemberConnection, Deadline], Awaitable[bool]],
     timeout: float,
 ) -> None:
     """Watch, read, and sleep while that read finds the same, or until the time is up."""

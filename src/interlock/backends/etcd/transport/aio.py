@@ -98,12 +98,12 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
 
     # ---- calls --------------------------------------------------------------------------
 
-    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
+    async def call(self, method: Method, body: bytes, timeout: float, *, low_priority: bool = False) -> bytes:
         if not self.usable:
             raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
         call = Call(lambda: _settle(over, True))
-        stream = self._request(method, body, call, patient)
+        stream = self._request(method, body, call, low_priority)
         self._flush_soon() if self._core.streams > 1 else self._flush()
         timer = self.loop.call_later(timeout, _settle, over, False)
         held_up = (
@@ -143,7 +143,7 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
     def post(self, method: Method, body: bytes, done: Callable[[], object] | None = None) -> Call:
         call = self._posted(done)
         if self.usable:
-            self._request(method, body, call, patient=True)
+            self._request(method, body, call, low_priority=True)
             self._flush_soon()
         return call
 
@@ -215,8 +215,8 @@ def _settle(over: asyncio.Future[bool], answer: bool, ready: bool = True) -> Non
 class AsyncTransport(ClusterTransport):
     """The connection of the tasks of one loop; made when first needed, and again when it was lost."""
 
-    def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
-        super().__init__(address, credentials, hurried=hurried)
+    def __init__(self, address: Address, credentials: Credentials, *, for_keeper: bool = False) -> None:
+        super().__init__(address, credentials, for_keeper=for_keeper)
         self._connection: AsyncConnection | None = None
         self._replaced: list[
             AsyncConnection

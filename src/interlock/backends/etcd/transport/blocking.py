@@ -241,7 +241,7 @@ class BlockingConnection(MemberConnection):
 
     # ---- calls --------------------------------------------------------------------------
 
-    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
+    async def call(self, method: Method, body: bytes, timeout: float, *, low_priority: bool = False) -> bytes:
         now = time.monotonic()
         until, call = now + timeout, Call()
         stream: Stream | None = None
@@ -252,7 +252,7 @@ class BlockingConnection(MemberConnection):
                 try:
                     if self.ended or self._core.draining:
                         self._check_usable()
-                    stream = self._request(method, body, call, patient)
+                    stream = self._request(method, body, call, low_priority)
                     self._flush()
                 except BaseException as error:
                     self._interrupted(error)
@@ -302,7 +302,7 @@ class BlockingConnection(MemberConnection):
         try:
             with self._changing():
                 if self.usable:
-                    self._request(method, body, call, patient=True)
+                    self._request(method, body, call, low_priority=True)
                     self._flush()
         except OSError:
             pass
@@ -512,8 +512,8 @@ class BlockingConnection(MemberConnection):
 class BlockingTransport(ClusterTransport):
     """The connection of a client's threads; where greenlets are, one for each thread of the system."""
 
-    def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
-        super().__init__(address, credentials, hurried=hurried)
+    def __init__(self, address: Address, credentials: Credentials, *, for_keeper: bool = False) -> None:
+        super().__init__(address, credentials, for_keeper=for_keeper)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -533,7 +533,7 @@ class BlockingTransport(ClusterTransport):
         return self._connecting._mutex._is_owned()
 
     def _thread(self) -> int:
-        if self.hurried or not native.green("socket"):
+        if self.for_keeper or not native.green("socket"):
             return 0
         return int(native.original("get_ident")())
 
@@ -633,7 +633,7 @@ class BlockingTransport(ClusterTransport):
         tls = self.address.tls is not None
         if not native.green("socket"):
             return BlockingConnection(endpoint, self._credentials, SharedSocket(sock), tls=tls)
-        if self.hurried:  # the keeper's thread is no greenlet
+        if self.for_keeper:  # the keeper's thread is no greenlet
             try:
                 sock = native.PlainSocket(sock)
             except (AttributeError, TypeError):

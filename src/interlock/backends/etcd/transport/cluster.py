@@ -26,13 +26,13 @@ from interlock.backends.etcd.errors import (
     timeout_error,
     unreachable,
 )
-from interlock.backends.etcd.transport.calltime import CallTime
 from interlock.backends.etcd.transport.connection import FARTHEST, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.versions import check_version
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.messages import Method, StatusAnswer
+from interlock.backends.kit.deadline import Deadline
 from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
 PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
@@ -52,12 +52,12 @@ LOGIN_PAUSE = 0.01  # seconds after which a caller looks whether another one has
 
 
 class ClusterTransport(ABC):
-    """Carries calls to a cluster. `hurried` is the keeper's: it has no time of its own for connecting."""
+    """Carries calls to a cluster. One `for_keeper` has no time of its own for connecting."""
 
-    def __init__(self, address: Address, credentials: Credentials, *, hurried: bool = False) -> None:
+    def __init__(self, address: Address, credentials: Credentials, *, for_keeper: bool = False) -> None:
         self.address = address
         self._credentials = credentials
-        self.hurried = hurried
+        self.for_keeper = for_keeper
         self._first = 0  # the endpoint to begin with
         self.took = 0.0  # seconds that the last connection took
         self.closed = False
@@ -75,18 +75,18 @@ class ClusterTransport(ABC):
         self,
         method: Method,
         body: bytes,
-        time_left: CallTime,
+        deadline: Deadline,
         *,
         again: bool = True,
-        patient: bool = False,
+        low_priority: bool = False,
         unsure: Callable[[], object] | None = None,
     ) -> bytes:
         """The answer of whichever member serves.
 
         `again` says that repeating the call is harmless: then it is repeated, also on other members, within
-        its time. `patient` says that other calls come first while many are under way: a crowd of claims must
-        hold up no release. `unsure` is called if one of the tries may have been applied, or may still be.
-        After such a try, this does not raise `Unreached`, which says that nothing was sent.
+        its time. `low_priority` says that other calls come first while many are under way: a crowd of claims
+        must hold up no release. `unsure` is called if one of the tries may have been applied, or may still
+        be. After such a try, this does not raise `Unreached`, which says that nothing was sent.
         """
         applied = False
 
@@ -97,7 +97,7 @@ class ClusterTransport(ABC):
                 unsure()
 
         try:
-            return await self._call(method, body, time_left, again, patient, doubt)
+            return await self._call(method, body, deadline, again, low_priority, doubt)
         except Unreached as error:
             if applied:  # perhaps, by an earlier try
                 raise StoreUnavailable(str(error)) from None
@@ -117,9 +117,9 @@ class ClusterTransport(ABC):
         self,
         method: Method,
         body: bytes,
-        time_left: CallTime,
+        deadline: Deadline,
         again: bool,
-        patient: bool,
+        low_priority: bool,
         doubt: Callable[[], object],
     ) -> bytes:
         tries, logins = 0, 0
@@ -127,34 +127,36 @@ class ClusterTransport(ABC):
             token = self._credentials.number
             connection = self.ready_connection()
             if connection is None:
-                connection, connecting = await self.connection(time_left.to_connect())
-                time_left.connected(connecting)
-            left = max(connection.least, time_left.for_request())
+                connection, connecting = await self.connection(deadline.to_connect())
+                deadline.connected(connecting)
+            left = max(connection.least, deadline.for_request())
             sent = time.monotonic()
             connection.note_request(sent)
             tries += 1
             try:
-                answer = await connection.call(method, body, self._share(left, again), patient=patient)
+                answer = await connection.call(
+                    method, body, self._share(left, again), low_priority=low_priority
+                )
                 connection.note_answer(sent)
                 return answer
             except NotAuthenticated as error:
-                logins += _counts(error, connection, time_left.left())
+                logins += _counts(error, connection, deadline.left())
                 await self.log_in_again(connection, error, left, logins, token)
             except HeldUp:  # nothing was sent, so this says nothing about the member
-                if time_left.left() <= PAUSE:
+                if deadline.left() <= PAUSE:
                     raise
             except StoreUnavailable as error:
                 self.leave(connection, error, sent)
                 if not isinstance(error, Unreached):
                     doubt()
-                if not (again or isinstance(error, NotProcessed)) or time_left.left() <= PAUSE:
+                if not (again or isinstance(error, NotProcessed)) or deadline.left() <= PAUSE:
                     raise
                 if tries > 1:
                     await self.pause(PAUSE)
 
     async def ask(self, method: Method, body: bytes, timeout: float) -> bytes:
         """The answer to a call that stands alone: one with a time of its own for connecting."""
-        return await self.call(method, body, CallTime(time.monotonic, timeout, self.address.connect_timeout))
+        return await self.call(method, body, Deadline(time.monotonic, timeout, self.address.connect_timeout))
 
     def leave(self, connection: MemberConnection, error: StoreUnavailable, sent: float) -> None:
         """The next call goes to another member, unless this one only closed an old connection, or is slow
@@ -177,8 +179,8 @@ class ClusterTransport(ABC):
         serializable reads. A single address may be a balancer's, behind which the next connection finds
         another member.
         """
-        patience = UNSERVED_KEEPER if self.hurried else UNSERVED
-        return connection.served < connection.asked <= time.monotonic() - patience
+        longest = UNSERVED_KEEPER if self.for_keeper else UNSERVED
+        return connection.served < connection.asked <= time.monotonic() - longest
 
     async def warm(self, timeout: float) -> None:
         """Connect, if there is no connection yet."""

@@ -21,7 +21,8 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStre
 
 PING_AFTER = 10.0  # seconds without a byte from the server after which it is asked whether it lives
 PONG_WITHIN = 5.0  # seconds that it has for the answer
-# The part of its time after which a patient call is given up that was not sent: the server needs time, too.
+# The part of its time after which a low-priority call that was not sent is given up: the server needs time,
+# too.
 NOT_SENT = 0.5
 FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the time of a call
 # A member that has lost its leader must end our watches, or a waiter would sleep on.
@@ -84,11 +85,11 @@ class MemberConnection(ABC):
     # ---- what a store asks --------------------------------------------------------------
 
     @abstractmethod
-    async def call(self, method: Method, body: bytes, timeout: float, *, patient: bool = False) -> bytes:
+    async def call(self, method: Method, body: bytes, timeout: float, *, low_priority: bool = False) -> bytes:
         """The answer to a call of one message; raises what `status_error` makes of any other outcome.
 
-        A `patient` call lets others go before it while many are under way; `HeldUp` if its time is up before
-        it was sent.
+        A `low_priority` call lets others go before it while many are under way; `HeldUp` if its time is up
+        before it was sent.
         """
 
     @abstractmethod
@@ -123,9 +124,11 @@ class MemberConnection(ABC):
         self._heads[method] = made
         return made
 
-    def _request(self, method: Method, body: bytes, call: Call, patient: bool = False) -> Stream:
+    def _request(self, method: Method, body: bytes, call: Call, low_priority: bool = False) -> Stream:
         head = self._heads.get(method) or self._head(method)
-        return self._core.request(head + self._credentials.metadata, framed(body), call, patient=patient)
+        return self._core.request(
+            head + self._credentials.metadata, framed(body), call, low_priority=low_priority
+        )
 
     @staticmethod
     def _posted(done: Callable[[], object] | None) -> Call:

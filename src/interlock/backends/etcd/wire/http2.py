@@ -37,7 +37,7 @@ LONGEST_PONGS = 1 << 17  # bytes of answers to pings that wait to be sent
 LONGEST_REASON = 200  # characters of what the peer says when it closes the connection
 SMALLEST_FRAME, LARGEST_SIZE = 16384, (1 << 24) - 1  # what a peer may allow as the size of a frame
 LARGEST_WINDOW = (1 << 31) - 1
-CROWD = 16  # requests under way from which on patient ones wait for their turn here, not at the peer
+CROWD = 16  # with so many requests under way, further low-priority ones wait here, not at the server
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
 LARGEST_FRAME = 16384  # that we allow
 START = struct.Struct(">IBI")
@@ -152,7 +152,7 @@ class Connection:
         self._streams: dict[int, Stream] = {}
         self._backlog: deque[Stream] = deque()  # not started: the peer allows no more streams now
         # Not started: so many are under way that others must come first.
-        self._patient: deque[Stream] = deque()
+        self._low_priority: deque[Stream] = deque()
         self._most_streams = 1 << 31
         self._first_window = DEFAULT_WINDOW
         self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
@@ -182,18 +182,18 @@ class Connection:
     @property
     def streams(self) -> int:
         """How many requests are under way or wait for their turn."""
-        return len(self._streams) + len(self._backlog) + len(self._patient)
+        return len(self._streams) + len(self._backlog) + len(self._low_priority)
 
     def request(
-        self, head: bytes, data: bytes, receiver: Receiver, *, last: bool = True, patient: bool = False
+        self, head: bytes, data: bytes, receiver: Receiver, *, last: bool = True, low_priority: bool = False
     ) -> Stream:
         """Begin a stream with these headers and this data; more follows by `send` unless it is the `last`.
 
-        A `patient` one waits while many are under way, and all others come before it.
+        A `low_priority` one waits while many are under way, and all others come before it.
         """
         stream = Stream(receiver, head, data, last)
-        if patient and len(self._streams) >= CROWD:
-            self._patient.append(stream)
+        if low_priority and len(self._streams) >= CROWD:
+            self._low_priority.append(stream)
         elif len(self._streams) >= self._most_streams or self._backlog:
             self._backlog.append(stream)
         else:
@@ -208,7 +208,7 @@ class Connection:
     def reset(self, stream: Stream) -> None:
         """Give a stream up: its receiver hears no more."""
         if not stream.id:
-            for waiting in (self._backlog, self._patient):
+            for waiting in (self._backlog, self._low_priority):
                 if stream in waiting:
                     waiting.remove(stream)
         elif stream.id in self._streams:
@@ -236,8 +236,8 @@ class Connection:
         """The connection is lost: so are all streams. Those that were never started were never processed."""
         self.draining = True
         streams, self._streams = list(self._streams.values()), {}
-        waiting = [*self._backlog, *self._patient]
-        self._backlog, self._patient = deque(), deque()
+        waiting = [*self._backlog, *self._low_priority]
+        self._backlog, self._low_priority = deque(), deque()
         for stream in streams:
             stream.receiver.on_failure(why, True)
         for stream in waiting:
@@ -277,7 +277,7 @@ class Connection:
 
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
-        if self._backlog or self._patient:
+        if self._backlog or self._low_priority:
             self._begin_waiting()
 
     def _begin_waiting(self) -> None:
@@ -285,8 +285,8 @@ class Connection:
         while self._backlog and not self.draining and len(self._streams) < self._most_streams:
             self._start(self._backlog.popleft())
         most = min(CROWD, self._most_streams)
-        while self._patient and not self._backlog and not self.draining and len(self._streams) < most:
-            self._start(self._patient.popleft())
+        while self._low_priority and not self._backlog and not self.draining and len(self._streams) < most:
+            self._start(self._low_priority.popleft())
 
     # ---- what arrives ------------------------------------------------------------------
 
@@ -437,7 +437,7 @@ class Connection:
         for found in [found for number, found in self._streams.items() if number > last & 0x7FFFFFFF]:
             self._forget(found)
             found.receiver.on_failure(why, False)
-        for waiting in (self._backlog, self._patient):
+        for waiting in (self._backlog, self._low_priority):
             while waiting:
                 waiting.popleft().receiver.on_failure(why, False)
 

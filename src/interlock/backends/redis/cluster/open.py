@@ -75,9 +75,9 @@ def open_cluster(
         return count if replicas else None
 
     def transport(
-        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, for_keeper: bool
     ) -> Transport:
-        return ClusterRouter(topology, make, runtime, handshake, hurried=hurried)
+        return ClusterRouter(topology, make, runtime, handshake, for_keeper=for_keeper)
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
     listener = None if notices == "plain" else ShardedListener(topology, keys, must=notices == "sharded")

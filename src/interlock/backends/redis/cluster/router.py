@@ -52,8 +52,8 @@ class Unconfirmed:
 class ClusterRouter:
     """Routes requests by their first key, with one transport for each node.
 
-    `hurried` is for the keeper: there, finding and connecting to a node counts against the request's own
-    timeout.
+    A router `for_keeper` is the keeper's own: there, finding and connecting to a node counts against the
+    request's own timeout.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class ClusterRouter:
         runtime: WaitRuntime,
         handshake: Handshake,
         *,
-        hurried: bool = False,
+        for_keeper: bool = False,
     ) -> None:
         self.topology = topology
-        self._hurried = hurried
+        self._for_keeper = for_keeper
         self._make = make
         self._runtime = runtime
         self._handshake = handshake
@@ -110,11 +110,11 @@ class ClusterRouter:
         """
         now, aside, pause, told = self._runtime.now, None, 0.0, None
         end = until if again else min(until, now() + BRIEFLY)
-        patient, pace = again and not self._hurried, self.topology.pace
+        connecting_is_extra, pace = again and not self._for_keeper, self.topology.pace
         while True:
             node, failure = None, None
             try:
-                if aside is None and patient:
+                if aside is None and connecting_is_extra:
                     # Finding the node is part of connecting.
                     began = now()
                     counts = pace.counts(until - began)

@@ -12,7 +12,7 @@ from interlock.backends.redis.cluster.router import ClusterRouter, Unconfirmed, 
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.errors import reply_error, understood
-from interlock.backends.redis.replicated import ReplicatedStore, renewal_patience, unconfirmed, wait_command
+from interlock.backends.redis.replicated import ReplicatedStore, replica_timeout, unconfirmed, wait_command
 from interlock.backends.redis.scan import Ask
 from interlock.backends.redis.store import BATCH, RedisStore
 from interlock.backends.redis.wire import packing
@@ -150,11 +150,11 @@ class ReplicatedClusterStore(ClusterStore, ReplicatedStore):
 
     async def _confirm(self, request: bytes, timeout: float) -> tuple[int, bytes]:
         wanted = await self._wanted(request, timeout, True)
-        return wanted, wait_command(wanted, renewal_patience(timeout))
+        return wanted, wait_command(wanted, replica_timeout(timeout))
 
     async def _stretch(self, body: bytes, timeout: float) -> bool:
         until = self._runtime.now() + timeout
         wanted = await self._wanted(STRETCH.by_hash + body, timeout, True)
         left = max(0.001, until - self._runtime.now())
-        reply, confirmed = await self._run_and_wait(STRETCH, body, left, wanted, renewal_patience(left))
+        reply, confirmed = await self._run_and_wait(STRETCH, body, left, wanted, replica_timeout(left))
         return bool(reply == 1 and confirmed >= wanted)

@@ -60,7 +60,7 @@ def open_sentinels(
         return count if replicas else None
 
     def transport(
-        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, hurried: bool
+        make: Callable[[Route], Transport], runtime: WaitRuntime, handshake: Handshake, for_keeper: bool
     ) -> Transport:
         return FailoverTransport(
             lambda: make(route), route, runtime, several=isinstance(handshake, BlockingHandshake)

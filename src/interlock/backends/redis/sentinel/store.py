@@ -38,8 +38,8 @@ class SentinelStore(RedisStore):
         if type(answer) is Granted:
             # The time that a new connection would have: the sentinels may have to be asked on new ones.
             spent = self._runtime.now() - began
-            patience = left_after(timeout, spent) if pace.counts(timeout) else pace.within(timeout)
-            if not await self._route.agreement.confirmed(claim.ttl, self._runtime, patience):
+            within = left_after(timeout, spent) if pace.counts(timeout) else pace.within(timeout)
+            if not await self._route.agreement.confirmed(claim.ttl, self._runtime, within):
                 # Not released here: see ReplicatedStore.claim.
                 raise StoreUnavailable(f"{claim.resource}: {self._route.disagreement}")
         return answer
@@ -53,8 +53,8 @@ class SentinelStore(RedisStore):
         granted = await super().wait(claim, busy, timeout)
         if granted is None:
             return None
-        patience = claim.place_ttl / 4
-        return granted if await self._route.agreement.confirmed(claim.ttl, self._runtime, patience) else None
+        within = claim.place_ttl / 4
+        return granted if await self._route.agreement.confirmed(claim.ttl, self._runtime, within) else None
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self._runtime.now() + timeout
@@ -78,8 +78,8 @@ class SentinelStore(RedisStore):
             began, counts = self._runtime.now(), pace.counts(timeout)
             if self._route.agreed == NEVER:  # nor is there a connection yet, which asks the sentinels
                 await self.read(name, timeout)
-            patience = timeout if counts else pace.within(timeout)
-            if not await agreement.confirmed(WRITES_AGREED_S, self._runtime, patience):
+            within = timeout if counts else pace.within(timeout)
+            if not await agreement.confirmed(WRITES_AGREED_S, self._runtime, within):
                 raise Unreached(self._route.disagreement)
             if counts:
                 timeout = left_after(timeout, self._runtime.now() - began)

@@ -111,17 +111,17 @@ class MultiplexedTransport:
     """The connection to one server; made when first needed, and again when it was lost.
 
     With a `keeper_connection`, the keeper's own connection is made together with the first one, and no
-    request is sent before both exist. `hurried` is for the keeper itself: there, connecting counts against
-    the request's own timeout.
+    request is sent before both exist. A transport `for_keeper` is that connection: there, connecting counts
+    against the request's own timeout.
     """
 
     def __init__(
-        self, address: Route, *, keeper_connection: KeeperConnection | None = None, hurried: bool = False
+        self, address: Route, *, keeper_connection: KeeperConnection | None = None, for_keeper: bool = False
     ) -> None:
         self.address = address
         self._keeper_connection = keeper_connection
         self._accompanied = False
-        self._hurried = hurried
+        self._for_keeper = for_keeper
         self._connection: MultiplexedConnection | None = None
         # Connections that did not answer in time; some callers may still be waiting on them.
         self._replaced: list[MultiplexedConnection] = []
@@ -141,17 +141,19 @@ class MultiplexedTransport:
             and connection.loop is get_running_loop()
         ):
             return connection.ask(request, timeout)
-        return self._ask_slowly(request, timeout, replies, again and not self._hurried)
+        return self._ask_slowly(request, timeout, replies, again and not self._for_keeper)
 
-    async def _ask_slowly(self, request: bytes, timeout: float, replies: int, patient: bool) -> Any:
-        """The same after connecting, which has its own time if the request is `patient`."""
+    async def _ask_slowly(
+        self, request: bytes, timeout: float, replies: int, connecting_is_extra: bool
+    ) -> Any:
+        """The same after connecting, which has a time of its own if `connecting_is_extra`."""
         loop = asyncio.get_running_loop()
         connection = self._connection
         if connection is None or not connection.usable or connection.loop is not loop:
             began, pace = loop.time(), self.address.pace
             counts = pace.counts(timeout)
-            connection = await self._connected(loop, pace.within(timeout) if patient else timeout)
-            if not patient:
+            connection = await self._connected(loop, pace.within(timeout) if connecting_is_extra else timeout)
+            if not connecting_is_extra:
                 timeout = max(0.001, timeout - (loop.time() - began))
             elif counts:
                 timeout = left_after(timeout, loop.time() - began)
@@ -191,7 +193,7 @@ class MultiplexedTransport:
         else:
             opened = await self._connect_both(self._keeper_connection, timeout)
             self._accompanied = True
-        if not self._hurried:
+        if not self._for_keeper:
             self.address.pace.reached(loop.time() - began)
         connection = MultiplexedConnection(self.address.place, loop, opened)
         if self._closed:

@@ -88,7 +88,7 @@ class BlockingConnection:
         if timeout < self.least:
             timeout = self.least
         if timeout != self._timeout:
-            self._patience(timeout)
+            self._set_timeout(timeout)
         try:
             sock.sendall(request)
             data = sock.recv(SHORT_READ_BYTES)
@@ -119,10 +119,10 @@ class BlockingConnection:
                 raise TimeoutError
             size += len(data)
             check_size(size)
-            self._patience(until - now)
+            self._set_timeout(until - now)
             data = self._sock.recv(READ_BYTES)
 
-    def _patience(self, timeout: float) -> None:
+    def _set_timeout(self, timeout: float) -> None:
         self._timeout = timeout
         self._sock.settimeout(max(0.001, timeout))
 
@@ -161,7 +161,7 @@ class BlockingConnection:
     def receive(self, timeout: float) -> list[Any]:
         """Wait for a reply and return all that have arrived; an empty list if none came in time."""
         if native.green("socket"):
-            self._patience(timeout)
+            self._set_timeout(timeout)
         elif timeout and not _readable(self._sock, timeout):
             return []
         got: list[Any] = []
@@ -250,16 +250,16 @@ class Pool:
     """A bounded pool of connections to one server, the last used first; idle ones are closed.
 
     With a `keeper_connection`, the keeper's own connection is made together with the first one, and no
-    request is sent before both exist. `hurried` is for the keeper itself: there, connecting counts against
-    the request's own timeout.
+    request is sent before both exist. A transport `for_keeper` is that connection: there, connecting counts
+    against the request's own timeout.
     """
 
     def __init__(
-        self, address: Route, *, keeper_connection: KeeperConnection | None = None, hurried: bool = False
+        self, address: Route, *, keeper_connection: KeeperConnection | None = None, for_keeper: bool = False
     ) -> None:
         self.address = address
         self._keeper_connection = keeper_connection
-        self._hurried = hurried
+        self._for_keeper = for_keeper
         self._closed = False
         self.after_fork()
 
@@ -314,13 +314,13 @@ class Pool:
     def _ask_slowly(self, request: bytes, timeout: float, replies: int, again: bool) -> Any:
         """The same on a new connection, or on one that another thread gives back."""
         began, pace = time.monotonic(), self.address.pace
-        patient = again and not self._hurried
-        counts, connecting = pace.counts(timeout), pace.within(timeout) if patient else 0.0
+        connecting_is_extra = again and not self._for_keeper
+        counts, connecting = pace.counts(timeout), pace.within(timeout) if connecting_is_extra else 0.0
         connection, new = self._next(began + timeout, connecting)
         try:
             now = time.monotonic()
             left = began + timeout - now
-            if new and patient:
+            if new and connecting_is_extra:
                 left = left_after(timeout, now - began) if counts else timeout
             reply = connection.ask(request, max(0.001, left), replies, now)
         except BaseException:
@@ -365,7 +365,7 @@ class Pool:
             self._connect(
                 connection, connecting or max(0.001, min(self.address.connect_timeout, until - began))
             )
-            if not self._hurried:
+            if not self._for_keeper:
                 self.address.pace.reached(time.monotonic() - began)
         except StoreUnavailable as error:
             self._drop(connection)
@@ -379,7 +379,8 @@ class Pool:
         companion = self._accompanied(timeout)
         until = time.monotonic() + timeout
         connection.connect(self.address, timeout)
-        if self._hurried:  # the keeper's thread is no greenlet, and another thread may have connected for it
+        # The keeper's thread is no greenlet, and another thread may have connected for it.
+        if self._for_keeper:
             connection.unbind()
         if companion is not None:
             companion.result(max(0.001, until - time.monotonic()), self.address.place)

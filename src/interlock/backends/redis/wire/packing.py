@@ -174,9 +174,8 @@ def written(reply: Any) -> tuple[int, bool]:
 
 
 def _number(value: Any) -> int:
-    if (
-        type(value) is not int
-    ):  # a text of digits is bytes, which would be compared and counted like something else
+    # A text of digits is bytes, which would be compared and counted like something else.
+    if type(value) is not int:
         raise TypeError(f"{type(value).__name__} for a number")
     return value
 

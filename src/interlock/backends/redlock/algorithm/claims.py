@@ -162,12 +162,12 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
         asked = quorum.now()
         request = Vote(claim, ballot, False, members.seats_for(claim.ttl))
         votes, left = Votes(members, request), timeout - (asked - began - connecting)
-        limits = quorum.once_connected(max(0.001, left))
+        timeouts = quorum.once_connected(max(0.001, left))
         unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
-            request, members.everyone, members.present, votes.on_reply, limits
+            request, members.everyone, members.present, votes.on_reply, timeouts
         )
         if unanswered or members.unhealthy:
-            quorum.recover(request, members.everyone, unanswered, limits)
+            quorum.recover(request, members.everyone, unanswered, timeouts)
         now = quorum.now()
         if votes.accepted >= members.majority:
             if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:

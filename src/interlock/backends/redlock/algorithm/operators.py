@@ -14,7 +14,7 @@ from interlock._support.record import record, replaced
 from interlock.backends.redis.errors import timeout_error, unexpected_answer
 from interlock.backends.redis.scan import Cursors
 from interlock.backends.redlock.quorum import QUARANTINED, Quorum
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import NO_VOTE, Evict, Inspect, Reply, Scan
 from interlock.errors import ForeignKey, InterlockError
 from interlock.model import NEVER, Queue, Standing
@@ -108,8 +108,8 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
             found[node] = NodeView(place, "granted" if reply[3] else "free", reply[3])
         return False
 
-    limits = Limits(min(timeout, quorum.longest), timeout, 0)
-    await quorum.transport.ask(Inspect(resource), members.everyone, members.everyone, on_reply, limits)
+    timeouts = Timeouts(min(timeout, quorum.longest), timeout, 0)
+    await quorum.transport.ask(Inspect(resource), members.everyone, members.everyone, on_reply, timeouts)
     return found
 
 
@@ -209,7 +209,7 @@ class ResourceListing:
 
     async def _of(self, quorum: Quorum, node: int, prefix: str, reply: Reply) -> set[str]:
         """The names on one node, whose scan began with this reply."""
-        place, step = quorum.members.places[node], Limits(quorum.longest, quorum.longest, 1)
+        place, step = quorum.members.places[node], Timeouts(quorum.longest, quorum.longest, 1)
         names: set[str] = set()
         cursors = Cursors()
         while True:

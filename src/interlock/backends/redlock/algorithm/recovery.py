@@ -25,11 +25,11 @@ from interlock.backends.redlock.algorithm.beginning import STEPS, NodeState, Ste
 from interlock.backends.redlock.algorithm.clock import DRIFT
 from interlock.backends.redlock.algorithm.renewals import refill
 from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 
-PATIENCE = 1.0  # seconds for a node that no caller waits for
+BACKGROUND_TIMEOUT_S = 1.0  # seconds for a node that no caller waits for
 THOROUGH = 3.0  # seconds for all nodes when an operator's command is about every one of them
 FIRST_PAUSE = 0.05  # seconds between the first two polls
 LONGEST_PAUSE = 1.0
@@ -92,7 +92,7 @@ class Recovery:
                 self._runtime.signal()
             )  # before the poll: a call during it wants another one
             try:
-                await self.run_once(PATIENCE)
+                await self.run_once(BACKGROUND_TIMEOUT_S)
             except ClientClosed:
                 return
             except InterlockError:
@@ -120,12 +120,12 @@ class Recovery:
         """
         members = self._quorum.members
         ailed = members.away | members.non_voting | members.take_missed_votes()
-        states = await self._poll(CheckIn(), min(timeout, PATIENCE))
+        states = await self._poll(CheckIn(), min(timeout, BACKGROUND_TIMEOUT_S))
         for node, state in enumerate(states):
             if not state.reachable:
                 continue
             members.mark_present(node)
-            await self._quorum.retry_releases(node, PATIENCE)
+            await self._quorum.retry_releases(node, BACKGROUND_TIMEOUT_S)
             if state.votes:
                 members.mark_voting(node, self._quorum.now())
             else:
@@ -136,7 +136,7 @@ class Recovery:
             await self._readmit(rested, timeout)
         back = ailed - members.away - members.non_voting
         if back and members.held:
-            await refill(self._quorum, back, min(timeout, PATIENCE))
+            await refill(self._quorum, back, min(timeout, BACKGROUND_TIMEOUT_S))
 
     async def _begin(self, states: list[NodeState]) -> list[NodeState]:
         """Let new nodes begin; the states afterwards.
@@ -162,7 +162,7 @@ class Recovery:
         The others are asked only now: they know of every round that counted them.
         """
         members = self._quorum.members
-        states = await self._poll(CheckIn(), min(timeout, PATIENCE))
+        states = await self._poll(CheckIn(), min(timeout, BACKGROUND_TIMEOUT_S))
         voters = [state for state in states if state.votes]
         if len(voters) <= members.size - members.majority:
             return  # some majority may have no member among these
@@ -193,8 +193,10 @@ class Recovery:
                 found[node] = self._state(node, reply)
             return False
 
-        limits = Limits(timeout, timeout, members.size)
-        unanswered = await quorum.transport.ask(request, members.everyone, members.everyone, on_reply, limits)
+        timeouts = Timeouts(timeout, timeout, members.size)
+        unanswered = await quorum.transport.ask(
+            request, members.everyone, members.everyone, on_reply, timeouts
+        )
         if unanswered:
             members.mark_away(unanswered)
         return found
@@ -217,10 +219,10 @@ class Recovery:
         """Tell all of these nodes, then poll once, and return the states: distant nodes cost two round
         trips, not one each.
         """
-        members, told = self._quorum.members, Limits(PATIENCE, PATIENCE, 1)
+        members, told = self._quorum.members, Timeouts(BACKGROUND_TIMEOUT_S, BACKGROUND_TIMEOUT_S, 1)
         for node, request in requests.items():
             await self._quorum.transport.ask(request, (node,), (), ignore_reply, told)
-        states = await self._poll(CheckIn(), PATIENCE)
+        states = await self._poll(CheckIn(), BACKGROUND_TIMEOUT_S)
         for node, state in enumerate(states):
             if node in requests and state.votes:
                 members.mark_voting(node, self._quorum.now())
@@ -230,7 +232,7 @@ class Recovery:
 
     async def status(self) -> list[NodeState]:
         """What each node remembers. Changes nothing."""
-        states = await self._poll(CheckIn(read_only=True), PATIENCE)
+        states = await self._poll(CheckIn(read_only=True), BACKGROUND_TIMEOUT_S)
         longest = max((state.longest for state in states), default=0)
         return [_waits(state, longest) for state in states]
 

@@ -181,12 +181,12 @@ async def release(quorum: Quorum, request: Release, timeout: float) -> bool:
         answered.append(node)
         return len(answered) >= members.majority
 
-    limits = quorum.within(timeout)
+    timeouts = quorum.within(timeout)
     unanswered = await quorum.transport.ask(  # as `Quorum.ask`, but for a coroutine on the hot path
-        request, members.everyone, members.present, on_reply, limits
+        request, members.everyone, members.present, on_reply, timeouts
     )
     if unanswered or members.unhealthy:
-        quorum.recover(request, members.everyone, unanswered, limits)
+        quorum.recover(request, members.everyone, unanswered, timeouts)
     if len(removed) >= members.majority:
         return True
     if len(removed) + len(absent) < members.majority:

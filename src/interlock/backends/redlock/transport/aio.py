@@ -25,7 +25,7 @@ from interlock.backends.redis.errors import (
 from interlock.backends.redis.transport.pipelined import PipelinedConnection
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
-from interlock.backends.redlock.transport.patience import ConnectPatience, ConnectTimes, Limits
+from interlock.backends.redlock.transport.timeouts import ConnectDeadline, ConnectTimes, Timeouts
 from interlock.backends.redlock.wire.packed import NodeIdentity, Packed
 from interlock.backends.redlock.wire.packing import (
     HANDSHAKE,
@@ -125,7 +125,7 @@ class Exchange:
     """One request to several nodes, and the replies to it."""
 
     __slots__ = (
-        *("_limits", "_on_reply", "_packed", "_sent", "_transport", "until"),
+        *("_on_reply", "_packed", "_sent", "_timeouts", "_transport", "until"),
         *("broken", "done", "enough", "excused", "over", "replied", "waiting"),
     )
 
@@ -135,14 +135,14 @@ class Exchange:
         packed: Packed,
         on_reply: OnReply,
         awaited: Collection[int],
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> None:
         self._transport = transport
         self._packed = packed
         self._on_reply = on_reply
         self._sent = sent = transport.now()
-        self._limits = limits
-        self.until = sent + (limits.longest if limits.least else limits.timeout)
+        self._timeouts = timeouts
+        self.until = sent + (timeouts.longest if timeouts.least else timeouts.timeout)
         self.waiting = set(awaited)
         self.replied = 0
         self.broken: list[int] = []
@@ -170,8 +170,8 @@ class Exchange:
             self.end(connection.wakeups)
         elif not self.waiting:  # its time is the timer's matter: other replies may be here, too, and unread
             self.end(connection.wakeups)
-        elif answers and self.replied == self._limits.least:
-            self.until = self._sent + self._limits.patience(now - self._sent)
+        elif answers and self.replied == self._timeouts.least:
+            self.until = self._sent + self._timeouts.for_all(now - self._sent)
             self._transport.expire_at(self.until)
 
     def _not_done(self, connection: AsyncNodeConnection, reply: Any) -> Any:
@@ -278,7 +278,7 @@ class AsyncQuorumTransport:
         to: Collection[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         """See `QuorumTransport.ask`.
 
@@ -290,8 +290,8 @@ class AsyncQuorumTransport:
             if turns.taken < MAX_VOTES:
                 turns.taken += 1
             else:
-                patience = limits.connecting if limits.hurried else max(limits.connecting, IO_TIMEOUT)
-                await turns.wait(loop, min(patience, limits.total), self.places[0])
+                longest = timeouts.connecting if timeouts.shortened else max(timeouts.connecting, IO_TIMEOUT)
+                await turns.wait(loop, min(longest, timeouts.total), self.places[0])
         try:
             packed = self._packing.pack(request)
             if type(request) not in PLAIN_REPLIES:
@@ -300,12 +300,12 @@ class AsyncQuorumTransport:
             lost: list[int] = []
             if None in connections and (missing := [node for node in awaited if connections[node] is None]):
                 began = self.now()
-                lost = await self._connect(loop, missing, awaited, on_reply, limits)
+                lost = await self._connect(loop, missing, awaited, on_reply, timeouts)
                 had = len(awaited) - len(missing)
-                limits = limits.after(self.now() - began, had, self.round_trip(limits.least))
-            elif limits.hurried:
-                limits = limits.after(0.0, len(awaited), self.round_trip(limits.least))
-            exchange = Exchange(self, packed, on_reply, awaited, limits)
+                timeouts = timeouts.after(self.now() - began, had, self.round_trip(timeouts.least))
+            elif timeouts.shortened:
+                timeouts = timeouts.after(0.0, len(awaited), self.round_trip(timeouts.least))
+            exchange = Exchange(self, packed, on_reply, awaited, timeouts)
             self._send(exchange, packed, to)
             if exchange.waiting and not exchange.over:
                 exchange.done = loop.create_future()
@@ -385,7 +385,7 @@ class AsyncQuorumTransport:
         missing: list[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         """Connect to all of these at once; return the nodes that were not reached in time.
 
@@ -396,10 +396,10 @@ class AsyncQuorumTransport:
             raise ClientClosed("this client was closed")
         began = self.now()
         tasks = {node: self._attempt(loop, node) for node in missing}
-        patience = ConnectPatience(limits, missing, len(awaited), self._speed, began)
+        deadline = ConnectDeadline(timeouts, missing, len(awaited), self._speed, began)
         while waiting := [task for task in tasks.values() if not task.done()]:
             connected = sum(self._connections[node] is not None for node in awaited)
-            left = patience.until(connected, self.now()) - self.now()
+            left = deadline.until(connected, self.now()) - self.now()
             if left <= 0:
                 break
             await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connecting import ConnectAttempts
 from interlock.backends.redlock.transport.connections import ConnectionSet
 from interlock.backends.redlock.transport.interface import ignore_late_vote, ignore_unacknowledged
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.packed import Packed
 from interlock.backends.redlock.wire.packing import PLAIN_REPLIES, Packing
 from interlock.backends.redlock.wire.requests import (
@@ -84,14 +84,14 @@ class BlockingQuorumTransport:
         to: Collection[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         packed = self._packing.pack(request)
-        connections = self._take_set(request, packed, limits)
+        connections = self._take_set(request, packed, timeouts)
         if type(request) not in PLAIN_REPLIES:
             on_reply = self._packing.decoding(request, on_reply)
         try:
-            unanswered = connections.ask(packed, to, awaited, on_reply, limits)
+            unanswered = connections.ask(packed, to, awaited, on_reply, timeouts)
         except BaseException:  # also an interrupt: nobody knows which replies will still arrive
             self._discard(connections)
             raise
@@ -108,7 +108,7 @@ class BlockingQuorumTransport:
             self._shrink(connections.used)
         return unanswered
 
-    def _take_set(self, request: Request, packed: Packed, limits: Limits) -> ConnectionSet:
+    def _take_set(self, request: Request, packed: Packed, timeouts: Timeouts) -> ConnectionSet:
         """Take an idle set, the one used last; for a release, the one on which its vote was sent, unless
         another thread uses it.
 
@@ -122,7 +122,7 @@ class BlockingQuorumTransport:
             except IndexError:
                 pass
         if connections is None:
-            connections = self._make_or_wait(min(limits.connecting, limits.total))
+            connections = self._make_or_wait(min(timeouts.connecting, timeouts.total))
         if type(request) is Vote:
             if len(self._set_of_vote) >= MAX_VOTES_REMEMBERED:
                 self._set_of_vote.clear()

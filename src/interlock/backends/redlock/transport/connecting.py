@@ -15,7 +15,7 @@ from typing import TypeAlias
 from interlock._support import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connections import NodeConnection
-from interlock.backends.redlock.transport.patience import AT_LEAST, ConnectTimes
+from interlock.backends.redlock.transport.timeouts import AT_LEAST, ConnectTimes
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 

@@ -24,7 +24,7 @@ from interlock.backends.redis.errors import (
     unreachable,
 )
 from interlock.backends.redis.wire.resp import MALFORMED, ErrorReply, check_size, reader
-from interlock.backends.redlock.transport.patience import ConnectPatience, Limits
+from interlock.backends.redlock.transport.timeouts import ConnectDeadline, Timeouts
 from interlock.backends.redlock.wire.packed import NodeIdentity, Packed
 from interlock.backends.redlock.wire.packing import HANDSHAKE, HANDSHAKE_REPLIES, node_identity, refuse_twice
 from interlock.backends.redlock.wire.requests import OnReply, Release, Vote
@@ -231,7 +231,12 @@ class ConnectionSet:
         self.thread = 0  # the thread to which its sockets belong, in a program of greenlets
 
     def ask(
-        self, packed: Packed, to: Collection[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
+        self,
+        packed: Packed,
+        to: Collection[int],
+        awaited: Collection[int],
+        on_reply: OnReply,
+        timeouts: Timeouts,
     ) -> list[int]:
         """Send a request to the nodes `to`; return the awaited ones that did not answer.
 
@@ -245,11 +250,11 @@ class ConnectionSet:
         if sent - self.used > UNCHECKED_S:
             self.drop_closed()
         if None in connections and (missing := [node for node in awaited if connections[node] is None]):
-            lost = self._connect(missing, awaited, on_reply, limits)
+            lost = self._connect(missing, awaited, on_reply, timeouts)
             had, began, sent = len(awaited) - len(missing), sent, now()
-            limits = limits.after(sent - began, had, transport.round_trip(limits.least))
-        elif limits.hurried:
-            limits = limits.after(0.0, len(awaited), transport.round_trip(limits.least))
+            timeouts = timeouts.after(sent - began, had, transport.round_trip(timeouts.least))
+        elif timeouts.shortened:
+            timeouts = timeouts.after(0.0, len(awaited), transport.round_trip(timeouts.least))
         packed.sent, by_hash, waiting = sent, packed.by_hash, set(awaited)
 
         # Send. Connections that are behind have replies to earlier requests, which nobody has read. They come
@@ -286,7 +291,11 @@ class ConnectionSet:
         # Collect. Old replies would end the wait at once. If they are so few that the round cannot be over
         # before one of the other nodes has answered, only those are waited for; then what is behind is read
         # first, so that no node stays behind.
-        until, least, replied = sent + (limits.longest if limits.least else limits.timeout), limits.least, 0
+        until, least, replied = (
+            sent + (timeouts.longest if timeouts.least else timeouts.timeout),
+            timeouts.least,
+            0,
+        )
         if behind and len(behind) >= min(least, len(waiting) - least + 1):
             behind = []
         while waiting:
@@ -325,7 +334,7 @@ class ConnectionSet:
                 if not isinstance(reply, InterlockError):
                     replied += 1
                     if replied == least:
-                        until = sent + limits.patience(received - sent)
+                        until = sent + timeouts.for_all(received - sent)
             behind = []
         self.used = now()
         return [*lost, *waiting]
@@ -361,20 +370,20 @@ class ConnectionSet:
                 self._drop(connection)
 
     def _connect(
-        self, missing: list[int], awaited: Collection[int], on_reply: OnReply, limits: Limits
+        self, missing: list[int], awaited: Collection[int], on_reply: OnReply, timeouts: Timeouts
     ) -> list[int]:
         """Connect to all of these at once; return the nodes that were not reached in time."""
         attempts, now = self._transport.attempts, self._transport.now
         began = now()
         ended: EndedAttempts = queue.SimpleQueue()
         trying = {node: attempts.begin(node, ended) for node in missing}
-        patience = ConnectPatience(limits, missing, len(awaited), attempts.speed, began)
+        deadline = ConnectDeadline(timeouts, missing, len(awaited), attempts.speed, began)
         lost: list[int] = []
         try:
             while trying:
                 connected = len(awaited) - len(trying) - len(lost)
                 try:
-                    attempt = ended.get(timeout=max(0.0, patience.until(connected, now()) - now()))
+                    attempt = ended.get(timeout=max(0.0, deadline.until(connected, now()) - now()))
                 except queue.Empty:
                     break
                 if trying.pop(attempt.node, None) is None:

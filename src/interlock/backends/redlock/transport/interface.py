@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from interlock.backends.redlock.transport.patience import Limits
+from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import (
     OnLateVote,
     OnReply,
@@ -47,11 +47,11 @@ class QuorumTransport(Protocol):
         to: Collection[int],
         awaited: Collection[int],
         on_reply: OnReply,
-        limits: Limits,
+        timeouts: Timeouts,
     ) -> list[int]:
         """Send the request to the nodes `to`, all at once, and wait for the replies of those `awaited`.
 
-        `on_reply(node, reply, sent, received)` is called for each reply that arrives within `limits`, and
+        `on_reply(node, reply, sent, received)` is called for each reply that arrives within `timeouts`, and
         with an error in place of a reply if a node cannot be asked or refuses. It returns True once it needs
         no more replies. The result names the awaited nodes that could not be reached, broke the connection,
         or did not answer; later replies are dropped. The nodes `awaited` are among `to`. Only they are

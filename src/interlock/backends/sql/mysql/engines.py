@@ -61,7 +61,7 @@ def _plain(named: dict[str, Any], password: Any, database: Any, tls: Any) -> dic
 
 
 class _Lent(MysqlLink):
-    """A link over a lent connection, which remembers what to give back, and how patient the connection
+    """A link over a lent connection, which remembers what to give back, and which timeouts the connection
     was.
     """
 
@@ -70,7 +70,7 @@ class _Lent(MysqlLink):
         self.lent = lent
         self._address = address
         self._connection = connection
-        self._patience = {
+        self._timeouts = {
             name: getattr(connection, name)
             for name in ("_read_timeout", "_write_timeout")
             if hasattr(connection, name)
@@ -98,7 +98,7 @@ class _Lent(MysqlLink):
     def leave(self) -> None:
         """Leave the connection to its engine as it was."""
         self._opened = False
-        for name, value in self._patience.items():
+        for name, value in self._timeouts.items():
             setattr(self._connection, name, value)
 
 

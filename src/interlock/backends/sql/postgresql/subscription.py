@@ -67,9 +67,9 @@ class PostgresSubscription:
             drive(other.query(f"select pg_notify('{self.bell}', '')".encode(), until), nested=True)
         finally:
             other.discard()
-        patient = time.monotonic() + PROBE
+        until = time.monotonic() + PROBE
         while not self._arrived(self._pgconn):
-            left = patient - time.monotonic()
+            left = until - time.monotonic()
             if left <= 0 or not drive(BlockingWaits().readable(self._pgconn.socket, left), nested=True):
                 raise NoNotifications
             self._pgconn.consume_input()

@@ -93,7 +93,7 @@ class SqliteStore(SqlStore):
     # ---- claims -------------------------------------------------------------------
 
     def claim_idle(self, claim: Claim, until: float = 0.0) -> Granted | None:
-        """Also with patience until `until`, for `claim`."""
+        """See `Store.claim_idle`. A busy file is tried again until `until`: `claim` begins with this."""
         resource, now, token = claim.resource, self.now(), self._wall_ns() // 1000
         if claim.permits > claim.capacity or (self._crowded and self._crowded.get(resource, 0.0) > now):
             self._missed = claim.id
@@ -135,7 +135,7 @@ class SqliteStore(SqlStore):
         return answer
 
     def release_alone(self, resource: str, id: str, until: float = 0.0) -> bool:
-        """Also with patience until `until`, for `release`."""
+        """See `Store.release_alone`. A busy file is tried again until `until`: `release` begins with this."""
         now = self.now()
         if self._crowded and self._crowded.get(resource, 0.0) > now:
             return False
@@ -217,7 +217,7 @@ class SqliteStore(SqlStore):
         return self._do(until, step, args)
 
     def _do(self, until: float, step: str, args: Sequence[Any]) -> Rows:
-        """Run a step; `until` bounds its patience: see `Database.run`."""
+        """Run a step, and retry it until `until` at the latest: see `Database.run`."""
         if step == steps.RENEW:
             found, rings = self._database.write(until, claims.renew, *args, urgent=True)
         elif step in READS:

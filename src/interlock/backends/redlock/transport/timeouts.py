@@ -1,6 +1,7 @@
-"""How long one request waits, first for connections and then for replies: the same rules for both transports.
+"""The timeouts of one request, which first waits for connections and then for replies: the same rules for
+both transports.
 
-Pure: instants in, instants out.
+This module is pure: it gets instants and returns instants.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ AT_LEAST = 0.2  # seconds a request waits for further connections, at least, onc
 FOR_EVER = float("inf")
 
 
-class Limits:
-    """How long a request waits: `timeout` seconds, or up to `longest` while fewer than `least` nodes have
-    answered.
+class Timeouts:
+    """A request waits for `timeout` seconds, or up to `longest` while fewer than `least` nodes have answered.
 
     An error is no answer. If fewer than `least` nodes have a connection, the request first waits for
     connections, for up to `connecting` seconds. `total` bounds both together; without it the time to connect
-    is not counted. `hurried` means that the caller has less time than a request usually gets. Such a request
-    still waits for one round trip, because a caller that does not want to wait for a lock must wait for the
-    network all the same.
+    is not counted. `shortened` means that the caller has less time than a request usually gets. Such a
+    request still waits for one round trip, because a caller that does not want to wait for a lock must wait
+    for the network all the same.
     """
 
-    __slots__ = ("connecting", "hurried", "least", "longest", "timeout", "total")
+    __slots__ = ("connecting", "least", "longest", "shortened", "timeout", "total")
 
     def __init__(
         self,
@@ -31,29 +31,29 @@ class Limits:
         least: int,
         connecting: float | None = None,
         total: float = FOR_EVER,
-        hurried: bool = False,
+        shortened: bool = False,
     ) -> None:
         self.timeout, self.longest, self.least = timeout, max(longest, timeout), least
         self.connecting = self.longest if connecting is None else connecting
-        self.total, self.hurried = total, hurried
+        self.total, self.shortened = total, shortened
 
-    def patience(self, took: float) -> float:
-        """Seconds to wait for all nodes if the first `least` answered after `took`: distant nodes are late
-        by similar times.
+    def for_all(self, took: float) -> float:
+        """Seconds to wait for all nodes if the first `least` answered after `took`: nodes at one distance
+        answer after similar times.
         """
         return min(self.longest, max(self.timeout, 2 * took))
 
-    def after(self, connecting: float, had: int, round_trip: float) -> Limits:
-        """The limits that are left for the request itself after `connecting` seconds.
+    def after(self, connecting: float, had: int, round_trip: float) -> Timeouts:
+        """The timeouts of the request itself after `connecting` seconds.
 
         `had` nodes were connected before. If those were enough, the time spent on connecting to the others
         counts as the request's own: a call that did not have to connect must return when it promised.
         """
         longest = self.longest - connecting if had >= self.least else self.longest
         longest = max(0.001, min(longest, self.total - connecting))
-        if self.hurried:
+        if self.shortened:
             longest = max(longest, 2 * round_trip)
-        return Limits(min(self.timeout, longest), longest, self.least)
+        return Timeouts(min(self.timeout, longest), longest, self.least)
 
 
 class ConnectTimes:
@@ -89,8 +89,8 @@ def _calmed(known: float, new: float) -> float:
     return min(new, 2 * known) if known else new
 
 
-class ConnectPatience:
-    """How long one request waits for connections.
+class ConnectDeadline:
+    """The instant until which one request waits for connections.
 
     While fewer than a majority are connected, it waits for the whole connect timeout, counted from the first
     attempt at these nodes: servers that hang cost that time once, not once for each request. Once a majority
@@ -98,15 +98,15 @@ class ConnectPatience:
     """
 
     def __init__(
-        self, limits: Limits, missing: Sequence[int], awaited: int, speed: ConnectTimes, began: float
+        self, timeouts: Timeouts, missing: Sequence[int], awaited: int, speed: ConnectTimes, began: float
     ) -> None:
         self._began = self._reached = began
-        self._enough = min(limits.least, awaited)
-        self._usual = max(limits.timeout, AT_LEAST, 2 * speed.connecting(self._enough))
+        self._enough = min(timeouts.least, awaited)
+        self._usual = max(timeouts.timeout, AT_LEAST, 2 * speed.connecting(self._enough))
         tried = max((speed.trying[node] or began for node in missing), default=began)
-        within = min(limits.longest, limits.connecting)
-        longest = max(within, tried + limits.connecting - began)
-        self._far = began + min(longest, limits.total - min(limits.longest, limits.total / 2))
+        within = min(timeouts.longest, timeouts.connecting)
+        longest = max(within, tried + timeouts.connecting - began)
+        self._far = began + min(longest, timeouts.total - min(timeouts.longest, timeouts.total / 2))
 
     def until(self, connected: int, now: float) -> float:
         """The instant up to which to wait, if so many of the awaited nodes are connected now."""
