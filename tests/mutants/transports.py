@@ -81,8 +81,8 @@ MUTANTS: list[Mutant] = [
         "postgresql: the first of several hosts has all of the time",
         "while the old primary hangs, nobody reaches the one that was promoted",
         Code(
-            "backends/sql/postgresql/link.py",
-            "PostgresLink._first_of",
+            "backends/sql/postgresql/connection.py",
+            "PostgresConnection._first_of",
             "await connect(choice, now + (until - now) / (len(choices) - tried))",
             "await connect(choice, until)",
         ),
@@ -92,8 +92,8 @@ MUTANTS: list[Mutant] = [
         "postgresql: the keeper stays in the role that it logs in with",
         "beside a pool that sets a role it may not renew, and every lease is lost",
         Code(
-            "backends/sql/postgresql/link.py",
-            "PostgresLink._greet",
+            "backends/sql/postgresql/connection.py",
+            "PostgresConnection._greet",
             "self._role = self._address.role",
             "self._role = b''",
         ),
@@ -104,7 +104,7 @@ MUTANTS: list[Mutant] = [
         "a password that was changed loses every lease at the next reconnection",
         Code(
             "backends/sql/pool.py",
-            "LinkPool._open",
+            "ConnectionPool._open",
             ("if self._new_login is None or not await self._new_login.look(self._runtime, left):\n    ..."),
             (
                 "if self._new_login is None or self._new_login or (not await self._new_login.look(self._runtime, left)):\n"

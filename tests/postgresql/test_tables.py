@@ -401,8 +401,8 @@ def test_relaxed_commits_do_not_wait_for_the_disk_and_leave_no_setting_behind(se
         for _ in range(3):
             with client.lock("x"):
                 pass
-        link = client._core.store._runner.source._idle[0].link  # type: ignore[attr-defined]
+        connection = client._core.store._runner.source._idle[0].connection  # type: ignore[attr-defined]
         import time
 
-        ((setting,),) = drive(link.query(b"show synchronous_commit", time.monotonic() + 5))
+        ((setting,),) = drive(connection.query(b"show synchronous_commit", time.monotonic() + 5))
         assert setting == b"on"

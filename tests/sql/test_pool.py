@@ -10,7 +10,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
-from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.pool import ConnectionPool
 from interlock.errors import Unreached
 from interlock.store import IO_TIMEOUT
 from tests.patience import PATIENCE, until
@@ -18,7 +18,7 @@ from tests.patience import PATIENCE, until
 TIMEOUT = 0.4  # for connecting
 
 
-class Link:
+class Connection:
     """A connection to nowhere."""
 
     async def open(self, timeout: float) -> None: ...
@@ -30,21 +30,21 @@ class Link:
 
 
 @pytest.fixture
-def pool() -> LinkPool:
-    make: Any = Link
-    return LinkPool(make, Threads(), place="nowhere", most=1, connect_timeout=TIMEOUT)
+def pool() -> ConnectionPool:
+    make: Any = Connection
+    return ConnectionPool(make, Threads(), place="nowhere", most=1, connect_timeout=TIMEOUT)
 
 
 def borrow(
-    pool: LinkPool, seconds: float, timeout: float = IO_TIMEOUT, connecting_is_extra: bool = True
+    pool: ConnectionPool, seconds: float, timeout: float = IO_TIMEOUT, connecting_is_extra: bool = True
 ) -> None:
     """Use a connection for so long, as a call does."""
-    link, _ = drive(pool.borrow(Threads().now() + timeout, connecting_is_extra))
+    connection, _ = drive(pool.borrow(Threads().now() + timeout, connecting_is_extra))
     time.sleep(seconds)
-    drive(pool.give_back(link, True))
+    drive(pool.give_back(connection, True))
 
 
-def test_a_crowd_waits_for_as_long_as_its_queue_moves(pool: LinkPool) -> None:
+def test_a_crowd_waits_for_as_long_as_its_queue_moves(pool: ConnectionPool) -> None:
     served: list[int] = []
 
     def call(number: int) -> None:
@@ -61,24 +61,24 @@ def test_a_crowd_waits_for_as_long_as_its_queue_moves(pool: LinkPool) -> None:
     assert len(served) == len(crowd)
 
 
-def test_a_queue_that_does_not_move_is_an_error(pool: LinkPool) -> None:
-    link, _ = drive(pool.borrow(Threads().now() + IO_TIMEOUT, True))
+def test_a_queue_that_does_not_move_is_an_error(pool: ConnectionPool) -> None:
+    connection, _ = drive(pool.borrow(Threads().now() + IO_TIMEOUT, True))
     with pytest.raises(Unreached, match="in use"):
         borrow(pool, 0.0, 0.1)  # connecting may take longer than this, so waiting for a connection may
     with pytest.raises(Unreached, match="in use"):
         borrow(pool, 0.0, 0.1, connecting_is_extra=False)
-    drive(pool.give_back(link, True))
+    drive(pool.give_back(connection, True))
 
 
-def test_a_caller_in_a_hurry_comes_before_a_crowd(pool: LinkPool) -> None:
+def test_an_urgent_caller_comes_before_a_crowd(pool: ConnectionPool) -> None:
     """It releases something, perhaps the very thing for which the crowd would ask."""
     served: list[str] = []
     first, _ = drive(pool.borrow(Threads().now() + IO_TIMEOUT, True))
 
     def call(who: str) -> None:
-        link, _ = drive(pool.borrow(Threads().now() + PATIENCE, who == "crowd"))
+        connection, _ = drive(pool.borrow(Threads().now() + PATIENCE, who == "crowd"))
         served.append(who)
-        drive(pool.give_back(link, True))
+        drive(pool.give_back(connection, True))
 
     crowd = [threading.Thread(target=call, args=["crowd"]) for _ in range(40)]
     for thread in crowd:
@@ -94,7 +94,9 @@ def test_a_caller_in_a_hurry_comes_before_a_crowd(pool: LinkPool) -> None:
     assert served.index("urgent") < 5, served  # one of the crowd may have looked just then
 
 
-def test_threads_that_call_back_to_back_do_not_keep_the_connection_to_themselves(pool: LinkPool) -> None:
+def test_threads_that_call_back_to_back_do_not_keep_the_connection_to_themselves(
+    pool: ConnectionPool,
+) -> None:
     """Whoever gave a connection back took it again before the one whose turn it was had woken up: threads of a crowd waited for minutes."""
     ended, counts = threading.Event(), [0] * 12
 

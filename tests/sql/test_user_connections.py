@@ -47,7 +47,7 @@ class Lender:
         return ""
 
 
-class Link:
+class Connection:
     def __init__(self, lent: Any) -> None:
         self.lent = lent
         self.left = False
@@ -56,19 +56,19 @@ class Link:
         self.left = True
 
 
-def source(lender: Lender, adopt: Any = lambda lent, connection: Link(lent)) -> UserSource:
+def source(lender: Lender, adopt: Any = lambda lent, connection: Connection(lent)) -> UserSource:
     return UserSource(lender, adopt, Threads(), lambda: "there", 7.0)
 
 
 @pytest.mark.parametrize("sound", [True, False])
-def test_a_link_is_left_and_given_back(sound: bool) -> None:
+def test_a_connection_is_left_and_given_back(sound: bool) -> None:
     lender = Lender()
     made = source(lender)
-    link: Any
-    link, new = drive(made.borrow(0.0, True))
+    connection: Any
+    connection, new = drive(made.borrow(0.0, True))
     assert new
-    drive(made.give_back(link, sound))
-    assert link.left
+    drive(made.give_back(connection, sound))
+    assert connection.left
     assert lender.returned == [("lent", sound)]
     assert lender.timeouts == [7.0]  # the time to connect
 

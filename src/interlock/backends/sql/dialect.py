@@ -1,12 +1,12 @@
 """The interface that a database server implements: connections that run steps, where they come from, and a
 subscription to wake-ups.
 
-Errors. A `Link` turns the errors of its driver into these, and nothing raw reaches the base:
+Errors. A `Connection` turns the errors of its driver into these, and nothing raw reaches the base:
 
 | error | means | what the base does |
 |---|---|---|
 | `Again` | nothing was done, and the same step may succeed at once (deadlock, serialization, lock wait) | repeats it within the deadline |
-| `NotInstalled` | nothing was done, because the tables or programs of interlock are missing | `Link.install`, once, and repeats |
+| `NotInstalled` | nothing was done, because the tables or programs of interlock are missing | `Connection.install`, once, and repeats |
 | `Demoted` | nothing was done: the server is read-only, a standby, or shutting down | reports doubt, reconnects, repeats within the deadline |
 | `Broken` | the connection ended before the answer | reconnects and repeats a step of `REPEATABLE` once |
 | `StoreUnavailable` | no answer in time | raises it |
@@ -41,8 +41,9 @@ class Broken(StoreUnavailable):
     """The connection ended before the answer: nobody knows whether the step was done."""
 
 
-class Link(Protocol):
-    """One connection, used by one call at a time. The awaits of a blocking link block and never suspend.
+class Connection(Protocol):
+    """One connection, used by one call at a time. The awaits of a blocking connection block and never
+    suspend.
 
     It is made unconnected, so that a pool can count it before it connects. Garbage collection must close it
     without a warning.
@@ -55,8 +56,8 @@ class Link(Protocol):
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
         """Run a step and return its rows, or raise one of the errors above within `timeout` seconds.
 
-        If anything is raised but `Again` and `NotInstalled`, the base discards the link. The same holds for
-        cancellation: a late answer must never be taken for that of another call.
+        If anything is raised but `Again` and `NotInstalled`, the base discards the connection. The same holds
+        for cancellation: a late answer must never be taken for that of another call.
         """
         ...
 
@@ -85,12 +86,12 @@ class Link(Protocol):
 
 
 class Source(Protocol):
-    """Where links come from: our own pool (`pool.LinkPool`), or a pool or engine of the user."""
+    """Where connections come from: our own pool (`pool.ConnectionPool`), or a pool or engine of the user."""
 
     pace: ConnectPace
 
-    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
-        """Return a link that nobody else uses, and whether it is new.
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Connection, bool]:
+        """Return a connection that nobody else uses, and whether it is new.
 
         Raises `Unreached`, at `until` at the latest. If `connecting_is_extra`, waiting for a connection and
         connecting may take as long as the source's pace says, and that also says whether this time counts as
@@ -98,8 +99,8 @@ class Source(Protocol):
         """
         ...
 
-    async def give_back(self, link: Link, sound: bool) -> None:
-        """Take a link back; one that is not sound is closed.
+    async def give_back(self, connection: Connection, sound: bool) -> None:
+        """Take a connection back; one that is not sound is closed.
 
         May be called while the caller is being cancelled.
         """

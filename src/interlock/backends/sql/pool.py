@@ -1,11 +1,12 @@
 """A bounded pool of our own connections, for threads and for tasks alike.
 
-A slot in the pool is a link object held by weak reference, which exists before it is connected. However a
-thread or task ends that uses one, even by an exception thrown into it between two lines, the slot is free
-once nobody holds the object. A link of asyncio belongs to the event loop that made it.
+Each slot of the pool is a connection object, which exists before it is connected, and which the pool holds by
+a weak reference. So a slot becomes free when its thread or task drops the object, however that thread or task
+ends, even by an exception thrown into it between two lines. A connection of asyncio belongs to the event loop
+that made it.
 
 This is not one of `kit.slots`, whose waiters are threads that block on a lock. Here tasks wait as well, so a
-waiter waits by its runtime; an idle link serves only its own loop; and urgent callers come first.
+waiter waits on its runtime; an idle connection serves only its own loop; and urgent callers come first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.kit.connect_pace import ConnectPace, left_after
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.sql.dialect import Link
+from interlock.backends.sql.dialect import Connection
 from interlock.backends.sql.user_connections import NewLogin
 from interlock.errors import ClientClosed, StoreUnfit, Unreached
 from interlock.store import IO_TIMEOUT
@@ -29,15 +30,15 @@ IDLE = 30.0  # seconds after which a connection that nobody needed is closed, un
 
 
 class _Idle(NamedTuple):
-    link: Link
+    connection: Connection
     loop: Any
     since: float
 
 
-class _Turn:
-    """Whose turn it is to take a connection.
+class _Waiter:
+    """A caller that waits for a free slot.
 
-    Held by its waiter alone: one that is gone without a word is passed over.
+    Only the caller holds it strongly, so a caller that is gone without a word is passed over.
     """
 
     __slots__ = ("__weakref__", "signal")
@@ -46,15 +47,15 @@ class _Turn:
         self.signal = signal
 
 
-class LinkPool:
+class ConnectionPool:
     """Lends connections, the last used first, and makes at most `most` of them. See `dialect.Source`.
 
-    `loop` returns the event loop that a link belongs to, and None for threads.
+    `loop` returns the event loop that a connection belongs to, and None for threads.
     """
 
     def __init__(
         self,
-        make: Callable[[], Link],
+        make: Callable[[], Connection],
         runtime: WaitRuntime,
         *,
         place: str,
@@ -75,59 +76,59 @@ class LinkPool:
 
     def _start(self) -> None:
         self._idle: list[_Idle] = []
-        self._links: WeakSet[Link] = WeakSet()  # including those in use
-        self._urgent: deque[ref[_Turn]] = deque()  # releases, mostly: what everybody else waits for
-        self._ordinary: deque[ref[_Turn]] = deque()
+        self._connections: WeakSet[Connection] = WeakSet()  # including those in use
+        self._urgent: deque[ref[_Waiter]] = deque()  # releases, mostly: what everybody else waits for
+        self._ordinary: deque[ref[_Waiter]] = deque()
         self._mutex = native.mutex()
-        self._returned_at = 0.0  # when a link was last given back after an answer
+        self._returned_at = 0.0  # when a connection was last given back after an answer
 
     def inside(self) -> bool:
         return self._mutex._is_owned()
 
     def after_fork(self) -> None:
-        for link in list(self._links):
-            link.abandon()
+        for connection in list(self._connections):
+            connection.abandon()
         self._start()
 
     # ---- borrowing -------------------------------------------------------------------
 
-    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Connection, bool]:
         asked = self._runtime.now()
         counts, connecting = self.pace.counts(until - asked), self.pace.within(until - asked)
-        link: Link | None = None
+        connection: Connection | None = None
         new = False
-        # Those who came earlier come first, or a few threads could keep all links to themselves.
+        # Those who came earlier come first, or a few threads could keep all connections to themselves.
         if not (connecting_is_extra and self._ordinary):
-            link, new = self._next()
-        if link is None:
-            link, new = await self._wait_for_slot(until, connecting_is_extra)
+            connection, new = self._next()
+        if connection is None:
+            connection, new = await self._wait_for_slot(until, connecting_is_extra)
         if not new:
-            return link, False
+            return connection, False
         began = self._runtime.now()
         timeout = until - began
         if connecting_is_extra:
             timeout = left_after(connecting, began - asked) if counts else connecting
         try:
-            await self._open(link, began + max(0.001, timeout))
+            await self._open(connection, began + max(0.001, timeout))
         except BaseException:
-            await self.give_back(link, False)
+            await self.give_back(connection, False)
             raise
         self.pace.reached(self._runtime.now() - began)
-        return link, True
+        return connection, True
 
-    async def _open(self, link: Link, until: float) -> None:
+    async def _open(self, connection: Connection, until: float) -> None:
         """Connect; once more if we were refused, and the user's pool shows how it is let in."""
         try:
-            await link.open(until - self._runtime.now())
+            await connection.open(until - self._runtime.now())
         except StoreUnfit:
             left = until - self._runtime.now()
             if self._new_login is None or not await self._new_login.look(self._runtime, left):
                 raise
-            await link.open(max(0.001, until - self._runtime.now()))
+            await connection.open(max(0.001, until - self._runtime.now()))
 
-    def _next(self) -> tuple[Link | None, bool]:
-        """An idle link, or an unconnected one if there may be more, and whether it is unconnected; None if
-        all are in use.
+    def _next(self) -> tuple[Connection | None, bool]:
+        """An idle connection, or a new one that is not connected yet, and whether it is new; None if all are
+        in use.
         """
         loop = self._loop()
         with self._mutex:
@@ -135,31 +136,31 @@ class LinkPool:
                 raise ClientClosed(f"{self._place} was closed")
             for at in range(len(self._idle) - 1, -1, -1):
                 if self._idle[at].loop is loop:
-                    link = self._idle.pop(at).link
-                    if not link.stale():
-                        return link, False
-                    self._forget(link)
-            if len(self._links) >= self._most:
+                    connection = self._idle.pop(at).connection
+                    if not connection.stale():
+                        return connection, False
+                    self._forget(connection)
+            if len(self._connections) >= self._most:
                 self._drop_foreign(loop)
-            if len(self._links) >= self._most:
+            if len(self._connections) >= self._most:
                 return None, False
-            link = self._make()
-            self._links.add(link)
-            return link, True
+            connection = self._make()
+            self._connections.add(connection)
+            return connection, True
 
     def _drop_foreign(self, loop: Any) -> None:
-        """Close an idle link of another event loop, to make room. Called under the mutex."""
+        """Close an idle connection of another event loop, to make room. Called under the mutex."""
         for at, idle in enumerate(self._idle):
             if idle.loop is not loop:
                 del self._idle[at]
-                self._forget(idle.link)
+                self._forget(idle.connection)
                 return
 
-    def _forget(self, link: Link) -> None:
-        self._links.discard(link)
-        link.discard()
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        connection.discard()
 
-    async def _wait_for_slot(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
+    async def _wait_for_slot(self, until: float, connecting_is_extra: bool) -> tuple[Connection, bool]:
         """Wait for a free slot, first come, first served; but urgent callers come before all ordinary ones.
 
         Urgent callers are the keeper and releases. An ordinary caller that gives its step the usual time
@@ -170,89 +171,90 @@ class LinkPool:
         moving = self.pace.longest if connecting_is_extra and until - now > 0.9 * IO_TIMEOUT else 0.0
         if connecting_is_extra:
             until = max(until, now + self.pace.within(until - now))
-        turn, line = _Turn(self._runtime.signal()), self._ordinary if connecting_is_extra else self._urgent
-        line.append(ref(turn))
+        queue = self._ordinary if connecting_is_extra else self._urgent
+        waiter = _Waiter(self._runtime.signal())
+        queue.append(ref(waiter))
         try:
             while True:
-                if turn.signal.is_set() or not connecting_is_extra or self._is_first(turn):
-                    link, new = self._next()  # once more: it may have become free in between
-                    if link is not None:
-                        return link, new
+                if waiter.signal.is_set() or not connecting_is_extra or self._is_first(waiter):
+                    connection, new = self._next()  # once more: it may have become free in between
+                    if connection is not None:
+                        return connection, new
                 left = max(until, self._returned_at + moving) - self._runtime.now()
                 if left <= 0:
                     raise Unreached(
                         f"{self._place}: all {self._most} connections of this client are in use; give it "
                         "more with ?connections="
                     )
-                if turn.signal.is_set():
-                    turn = _Turn(self._runtime.signal())
-                    line.appendleft(ref(turn))
-                await self._runtime.wait(turn.signal, min(left, AGAIN * (1 + len(line))))
+                if waiter.signal.is_set():
+                    waiter = _Waiter(self._runtime.signal())
+                    queue.appendleft(ref(waiter))
+                await self._runtime.wait(waiter.signal, min(left, AGAIN * (1 + len(queue))))
         finally:
-            if turn.signal.is_set():
-                self._wake_next()  # in case that a link is free which woke this one, which has not taken it
+            if waiter.signal.is_set():
+                self._wake_next()  # this waiter was woken for a free connection that it may not have taken
 
-    def _is_first(self, turn: _Turn) -> bool:
+    def _is_first(self, waiter: _Waiter) -> bool:
         """Whether no ordinary caller came earlier, as far as can be told while others come and go."""
         try:
             first = self._ordinary[0]()
         except IndexError:
             return True
-        return first is turn or first is None
+        return first is waiter or first is None
 
     def _wake_next(self) -> None:
-        while (line := self._urgent or self._ordinary) and self._idle_or_room():
+        while (queue := self._urgent or self._ordinary) and self._idle_or_room():
             try:
-                turn = line.popleft()()
+                waiter = queue.popleft()()
             except IndexError:
                 return
-            if turn is not None:
-                turn.signal.set()
+            if waiter is not None:
+                waiter.signal.set()
                 return
 
     def _idle_or_room(self) -> bool:
-        return bool(self._idle) or len(self._links) < self._most
+        return bool(self._idle) or len(self._connections) < self._most
 
     # ---- giving back -------------------------------------------------------------------
 
-    async def give_back(self, link: Link, sound: bool) -> None:
+    async def give_back(self, connection: Connection, sound: bool) -> None:
         now = self._runtime.now()
         with self._mutex:
             if sound and not self._closed:
                 self._returned_at = now
-                self._idle.append(_Idle(link, self._loop(), now))
+                self._idle.append(_Idle(connection, self._loop(), now))
                 if len(self._idle) > 1:
                     self._close_old(now)
             else:
-                self._forget(link)
+                self._forget(connection)
         if self._urgent or self._ordinary:
             self._wake_next()
 
     def _close_old(self, now: float) -> None:
-        """Close links that nobody has needed for a while, and those of closed event loops.
+        """Close connections that nobody has needed for a while, and those of closed event loops.
 
         Called under the mutex.
         """
         if self._idle[0].since < now - IDLE:
-            self._forget(self._idle.pop(0).link)
+            self._forget(self._idle.pop(0).connection)
         for idle in [idle for idle in self._idle if idle.loop is not None and idle.loop.is_closed()]:
             self._idle.remove(idle)
-            self._forget(idle.link)
+            self._forget(idle.connection)
 
     async def warm(self, timeout: float) -> None:
-        if not self._links:
-            link, _ = await self.borrow(self._runtime.now() + timeout, False)
-            await self.give_back(link, True)
+        if not self._connections:
+            connection, _ = await self.borrow(self._runtime.now() + timeout, False)
+            await self.give_back(connection, True)
 
     def drain(self) -> None:
         with self._mutex:
             idle, self._idle = self._idle, []
             for one in idle:
-                self._forget(one.link)
+                self._forget(one.connection)
 
     async def close(self) -> None:
         self._closed = True
         self.drain()
         for reference in [*self._urgent, *self._ordinary]:
-            if (turn := reference()) is not None:
-                turn.signal.set()
+            if (waiter := reference()) is not None:
+                waiter.signal.set()

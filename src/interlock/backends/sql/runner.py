@@ -88,14 +88,14 @@ class Runner:
         began = self._runtime.now()
         timeout = until - began
         counts = self.source.pace.counts(timeout)
-        link, new = await self.source.borrow(until, connecting_is_extra)
+        connection, new = await self.source.borrow(until, connecting_is_extra)
         sound = False
         try:
             now = self._runtime.now()
             left = timeout if connecting_is_extra else until - now
             if connecting_is_extra and new and counts:
                 left = left_after(timeout, now - began)
-            rows = await link.run(step, args, max(SHORTEST, left))
+            rows = await connection.run(step, args, max(SHORTEST, left))
             sound = True
             return rows
         except (Again, NotInstalled):
@@ -104,8 +104,8 @@ class Runner:
         finally:
             if not sound:
                 # Now: the next line may be interrupted, and a late answer must not be read by anybody.
-                link.discard()
-            await self.source.give_back(link, sound)
+                connection.discard()
+            await self.source.give_back(connection, sound)
 
     async def _install(self, until: float, connecting_is_extra: bool) -> float:
         """Create what is missing.
@@ -113,18 +113,18 @@ class Runner:
         Returns the new deadline: if `connecting_is_extra`, it is later by the time that this took.
         """
         left = until - self._runtime.now()
-        link, _ = await self.source.borrow(until, connecting_is_extra)
+        connection, _ = await self.source.borrow(until, connecting_is_extra)
         sound = False
         try:
-            await link.install(INSTALLING if connecting_is_extra else max(SHORTEST, left))
+            await connection.install(INSTALLING if connecting_is_extra else max(SHORTEST, left))
             sound = True
         except Again:
             sound = True
             raise Unreached("others are creating the tables of interlock just now") from None
         finally:
             if not sound:
-                link.discard()
-            await self.source.give_back(link, sound)
+                connection.discard()
+            await self.source.give_back(connection, sound)
         return self._runtime.now() + left if connecting_is_extra else until
 
 

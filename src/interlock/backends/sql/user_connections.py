@@ -20,7 +20,7 @@ from interlock._support import clock, native
 from interlock._support.wording import duration, one_sentence
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
-from interlock.backends.sql.dialect import Link
+from interlock.backends.sql.dialect import Connection
 from interlock.errors import StoreUnfit, Unreached, Unsupported
 
 ASK_AGAIN_S = 0.01  # between two requests to an engine whose own timeout was over
@@ -228,8 +228,8 @@ class AsyncEngine:
         return Engine(self._engine.sync_engine).after_fork()
 
 
-class LentLink(Link, Protocol):
-    """A link over a connection that was lent."""
+class LentConnection(Connection, Protocol):
+    """A connection that was lent."""
 
     lent: Any
 
@@ -245,13 +245,13 @@ class LentLink(Link, Protocol):
 class UserSource:
     """See `dialect.Source`.
 
-    `adopt` makes a link of a connection that was lent, or raises if the connection will not do.
+    `adopt` takes a connection that was lent, or raises if the connection will not do.
     """
 
     def __init__(
         self,
         lender: Lender,
-        adopt: Callable[[Any, Any], LentLink],
+        adopt: Callable[[Any, Any], LentConnection],
         runtime: WaitRuntime,
         place: Callable[[], str],
         connect_timeout: float,
@@ -263,7 +263,7 @@ class UserSource:
         self.pace = ConnectPace(connect_timeout)
         self._refusal = ""  # why nothing can be borrowed in this process
 
-    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Link, bool]:
+    async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Connection, bool]:
         if self._refusal:
             raise StoreUnfit(f"{self._place()}: {self._refusal}")
         began = self._runtime.now()
@@ -271,33 +271,33 @@ class UserSource:
         if connecting_is_extra:
             timeout = max(timeout, self.pace.within(timeout))
         try:
-            lent, connection = await self._lender.lend(timeout)
+            lent, raw = await self._lender.lend(timeout)
             self.pace.reached(self._runtime.now() - began)
         except Exception as error:  # whatever the lender and its driver raise: nothing was sent
             said = one_sentence(str(error)) or type(error).__name__
             raise Unreached(f"{self._place()}: no connection from the pool: {said}") from None
         try:
-            return self._adopt(lent, connection), True
+            return self._adopt(lent, raw), True
         except BaseException:
             await self._lender.give_back(lent, False)
             raise
 
-    async def give_back(self, link: Link, sound: bool) -> None:
-        lent = cast("LentLink", link)
+    async def give_back(self, connection: Connection, sound: bool) -> None:
+        lent = cast("LentConnection", connection)
         lent.leave()
         await self._lender.give_back(lent.lent, sound)
 
     async def warm(self, timeout: float) -> None:
         until = self._runtime.now() + timeout
-        link, _ = await self.borrow(until, False)
+        connection, _ = await self.borrow(until, False)
         sound = False
         try:
-            await cast("LentLink", link).learn(max(0.001, until - self._runtime.now()))
+            await cast("LentConnection", connection).learn(max(0.001, until - self._runtime.now()))
             sound = True
         finally:
             if not sound:
-                link.discard()
-            await self.give_back(link, sound)
+                connection.discard()
+            await self.give_back(connection, sound)
 
     def drain(self) -> None:
         """The user's pool looks after its own connections."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote
 
-from interlock.backends.sql.mysql.link import SESSION
+from interlock.backends.sql.mysql.connection import SESSION
 from interlock.backends.sql.mysql.schema import DEFAULT_PREFIX, Schema
 from interlock.errors import InvalidSetting, InvalidURL
 

@@ -8,11 +8,11 @@ from interlock._core.drive import drive
 from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
 from interlock.backends.sql.mysql import engines
 from interlock.backends.sql.mysql.address import Address
+from interlock.backends.sql.mysql.connection import MysqlConnection
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
 from interlock.backends.sql.mysql.galera import ClusterCheck
-from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.mysql.subscription import MysqlSubscription
-from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.pool import ConnectionPool
 from interlock.backends.sql.user_connections import NewLogin
 from interlock.errors import StoreUnfit
 from interlock.model import Traits
@@ -78,8 +78,8 @@ class MysqlDialect:
         return self._pool(runtime, blocking, 1, self._new_login)
 
     def _pool(self, runtime: Any, blocking: bool, most: int, new_login: NewLogin | None = None) -> Source:
-        return LinkPool(
-            self._blocking_link if blocking else self._loop_link,
+        return ConnectionPool(
+            self._blocking_connection if blocking else self._loop_connection,
             runtime,
             place=self.place,
             most=most,
@@ -88,17 +88,19 @@ class MysqlDialect:
             new_login=new_login,
         )
 
-    def _blocking_link(self) -> MysqlLink:
+    def _blocking_connection(self) -> MysqlConnection:
         address = self._address
-        return MysqlLink(
+        return MysqlConnection(
             BlockingDriver(self.place), address.schema, self.place, address.settings, self._check
         )
 
-    def _loop_link(self) -> MysqlLink:
+    def _loop_connection(self) -> MysqlConnection:
         from interlock.backends.sql.mysql.loop_driver import LoopDriver  # here, not above: it needs asyncio
 
         address = self._address
-        return MysqlLink(LoopDriver(self.place), address.schema, self.place, address.settings, self._check)
+        return MysqlConnection(
+            LoopDriver(self.place), address.schema, self.place, address.settings, self._check
+        )
 
     def subscribe(self) -> Subscription | None:
         """Never None: where rings cannot arrive, it looks for its mail instead."""
@@ -117,8 +119,8 @@ class MysqlDialect:
             try:
                 subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             except NotInstalled:
-                link = MysqlLink(helper, address.schema, self.place, address.settings)
-                drive(link.install(self.connect_timeout), nested=True)
+                connection = MysqlConnection(helper, address.schema, self.place, address.settings)
+                drive(connection.install(self.connect_timeout), nested=True)
                 subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             if self._check.galera:
                 subscription.look_often()

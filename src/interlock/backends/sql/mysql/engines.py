@@ -7,8 +7,8 @@ from weakref import WeakSet
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.mysql.address import Address, session
+from interlock.backends.sql.mysql.connection import MysqlConnection
 from interlock.backends.sql.mysql.driver import ROLE, BlockingDriver, Driver
-from interlock.backends.sql.mysql.link import MysqlLink
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender, UserSource
 from interlock.errors import StoreUnfit
 
@@ -60,8 +60,8 @@ def _plain(named: dict[str, Any], password: Any, database: Any, tls: Any) -> dic
     return found | ({} if tls is None else {"ssl": tls}) | session()
 
 
-class _Lent(MysqlLink):
-    """A link over a lent connection, which remembers what to give back, and which timeouts the connection
+class _Lent(MysqlConnection):
+    """A lent connection, which remembers what to give back, and which timeouts the connection
     was.
     """
 

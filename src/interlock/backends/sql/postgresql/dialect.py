@@ -7,10 +7,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from interlock.backends.sql.dialect import Source, Subscription
-from interlock.backends.sql.pool import LinkPool
+from interlock.backends.sql.pool import ConnectionPool
 from interlock.backends.sql.postgresql import user_pools
 from interlock.backends.sql.postgresql.address import Address
-from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink, Waits
+from interlock.backends.sql.postgresql.connection import BlockingWaits, PostgresConnection, Waits
 from interlock.backends.sql.postgresql.statements import statements
 from interlock.backends.sql.postgresql.subscription import NoNotifications, PostgresSubscription
 from interlock.backends.sql.user_connections import Lender, NewLogin
@@ -85,16 +85,16 @@ class PostgresDialect:
     def source(self, runtime: Any, *, blocking: bool) -> Source:
         if self._pool is not None:
             return user_pools.source(self._pool, self.address, self._statements, runtime, _waits(blocking))
-        return self._links(runtime, self._connections, blocking)
+        return self._own_pool(runtime, self._connections, blocking)
 
     def own_source(self, runtime: Any, *, blocking: bool) -> Source:
-        return self._links(runtime, 1, blocking, self._new_login)
+        return self._own_pool(runtime, 1, blocking, self._new_login)
 
-    def _links(self, runtime: Any, most: int, blocking: bool, new_login: NewLogin | None = None) -> Source:
+    def _own_pool(self, runtime: Any, most: int, blocking: bool, new_login: NewLogin | None = None) -> Source:
         waits = _waits(blocking)
         loop = (lambda: None) if blocking else _running_loop
-        return LinkPool(
-            lambda: PostgresLink(self.address, self._statements, waits),
+        return ConnectionPool(
+            lambda: PostgresConnection(self.address, self._statements, waits),
             runtime,
             place=self.place,
             most=most,
@@ -104,16 +104,16 @@ class PostgresDialect:
         )
 
     def subscribe(self) -> Subscription | None:
-        def link() -> PostgresLink:
-            return PostgresLink(self.address, self._statements, BlockingWaits())
+        def connection() -> PostgresConnection:
+            return PostgresConnection(self.address, self._statements, BlockingWaits())
 
         try:
             try:
-                return PostgresSubscription(link, self.connect_timeout)
+                return PostgresSubscription(connection, self.connect_timeout)
             except StoreUnfit:
                 if self._new_login is None or not self._new_login.look_here(self.connect_timeout):
                     raise
-                return PostgresSubscription(link, self.connect_timeout)
+                return PostgresSubscription(connection, self.connect_timeout)
         except NoNotifications:
             if self.place not in _said:
                 _said.add(self.place)

@@ -15,18 +15,18 @@ class Connection(Protocol):
     async def query(self, sql: bytes, until: float) -> list[list[Any]]: ...
 
 
-async def install(link: Connection, schema: Schema, place: str, until: float) -> None:
+async def install(connection: Connection, schema: Schema, place: str, until: float) -> None:
     """Create what is missing. Safe when many do it at once; nothing is changed if everything is there."""
-    version = await _version(link, schema, until)
+    version = await _version(connection, schema, until)
     if version is not None and version > VERSION:
         raise unfit(
             f"{place}: schema {schema.schema} was made by a later interlock (version {version}, this one "
             f"knows {VERSION}); upgrade interlock, or choose another schema with ?schema="
         )
-    if version == VERSION and await _complete(link, schema, until):
+    if version == VERSION and await _complete(connection, schema, until):
         return
     try:
-        await link.query(schema.script().encode(), until)
+        await connection.query(schema.script().encode(), until)
     except StoreUnfit as error:
         if error.errno != errno.EACCES:
             raise
@@ -40,10 +40,10 @@ async def install(link: Connection, schema: Schema, place: str, until: float) ->
         raise unfit(str(error)) from None
 
 
-async def _version(link: Connection, schema: Schema, until: float) -> int | None:
+async def _version(connection: Connection, schema: Schema, until: float) -> int | None:
     """The version that is installed; None if there is none. Raises `StoreUnfit` if this user may not ask."""
     try:
-        ((number,),) = await link.query(f"select version from {schema.name('meta')}".encode(), until)
+        ((number,),) = await connection.query(f"select version from {schema.name('meta')}".encode(), until)
     except NotInstalled:
         return None
     except Again:
@@ -51,10 +51,10 @@ async def _version(link: Connection, schema: Schema, until: float) -> int | None
     return int(number)
 
 
-async def _complete(link: Connection, schema: Schema, until: float) -> bool:
+async def _complete(connection: Connection, schema: Schema, until: float) -> bool:
     """Whether all functions are there."""
     names = ", ".join("'" + schema.name(name).replace("'", "''") + "'" for name in FUNCTIONS)
-    ((found,),) = await link.query(
+    ((found,),) = await connection.query(
         f"select count(to_regproc(n)) from unnest(array[{names}]) n".encode(), until
     )
     return int(found) == len(FUNCTIONS)

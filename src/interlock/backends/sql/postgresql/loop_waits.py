@@ -1,4 +1,4 @@
-"""How a link waits in an event loop: the task is suspended until the socket is ready."""
+"""How a connection waits in an event loop: the task is suspended until the socket is ready."""
 
 from __future__ import annotations
 

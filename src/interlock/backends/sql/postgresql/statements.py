@@ -1,7 +1,7 @@
 """How each step is sent to PostgreSQL, and how its answer is read. Pure.
 
-Parameters and results cross as text: `run` in `link` needs no type adaptation then, which would cost more
-than the step.
+Parameters and results cross as text: `run` in `connection` needs no type adaptation then, which would cost
+more than the step.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock._support import native, standard_streams
-from interlock.backends.sql.postgresql.link import BlockingWaits, PostgresLink
+from interlock.backends.sql.postgresql.connection import BlockingWaits, PostgresConnection
 from interlock.errors import InterlockError
 
 PROBE = 0.3  # seconds for a notification to come back to us; directly it takes 2 ms
@@ -35,15 +35,15 @@ class PostgresSubscription:
     meets the end of the connection, and whoever polls that number then would poll a file of somebody else.
     """
 
-    def __init__(self, make: Callable[[], PostgresLink], timeout: float) -> None:
+    def __init__(self, make: Callable[[], PostgresConnection], timeout: float) -> None:
         self.bell = f"il_{os.urandom(8).hex()}"
         self._make = make
-        link = self._link = make()
+        connection = self._connection = make()
         self._socket: _socket.socket | None = None
         self._asked = False
         self.polls = hasattr(select, "poll") and not native.green("socket")
         try:
-            drive(link.open(timeout), nested=True)
+            drive(connection.open(timeout), nested=True)
             self._listen(time.monotonic() + timeout)
             standard_streams.occupy()
             self._socket = _socket.socket(fileno=os.dup(self._pgconn.socket))
@@ -53,11 +53,11 @@ class PostgresSubscription:
 
     @property
     def _pgconn(self) -> Any:
-        return self._link.pgconn
+        return self._connection.pgconn
 
     def _listen(self, until: float) -> None:
-        drive(self._link.query(f'listen "{self.bell}"'.encode(), until), nested=True)
-        if self._link.direct:
+        drive(self._connection.query(f'listen "{self.bell}"'.encode(), until), nested=True)
+        if self._connection.direct:
             return
         # Something is in between. In session mode it delivers notifications all the same. Another session
         # must ring: what a session tells itself comes back with its own answer, in every mode.
@@ -95,7 +95,7 @@ class PostgresSubscription:
                 if pgconn.get_result() is None:
                     self._asked = False
             return self._arrived(pgconn)
-        except (InterlockError, ValueError, AttributeError, self._link.driver_error) as error:
+        except (InterlockError, ValueError, AttributeError, self._connection.driver_error) as error:
             raise OSError(str(error)) from None
 
     def probe(self) -> None:
@@ -104,7 +104,7 @@ class PostgresSubscription:
         try:
             self._pgconn.send_query(b"")
             self._pgconn.flush()
-        except (AttributeError, self._link.driver_error) as error:
+        except (AttributeError, self._connection.driver_error) as error:
             raise OSError(str(error)) from None
         self._asked = True
 
@@ -114,11 +114,11 @@ class PostgresSubscription:
                 sock.shutdown(_socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._link.discard()
+        self._connection.discard()
         self._close_socket()
 
     def abandon(self) -> None:
-        self._link.abandon()
+        self._connection.abandon()
         self._close_socket()
 
     def _close_socket(self) -> None:

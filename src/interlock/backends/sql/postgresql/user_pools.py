@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.postgresql.address import Address
-from interlock.backends.sql.postgresql.link import PostgresLink, Waits
+from interlock.backends.sql.postgresql.connection import PostgresConnection, Waits
 from interlock.backends.sql.postgresql.statements import Statement
 from interlock.backends.sql.user_connections import Lender, UserSource, unless_cancelled
 from interlock.errors import StoreUnfit, Unreached
@@ -103,8 +103,8 @@ def _told(setting: Any) -> Any:
     return setting() if callable(setting) else setting
 
 
-class _Lent(PostgresLink):
-    """A link over a lent connection, which remembers what to give back."""
+class _Lent(PostgresConnection):
+    """A lent connection, which remembers what to give back."""
 
     __slots__ = ("lent",)
 
@@ -130,13 +130,13 @@ def source(
     known: WeakSet[Any] = WeakSet()
 
     def adopt(lent: Any, connection: Any) -> _Lent:
-        link = _Lent(address, statements, waits, lent, connection)
-        if link.stale() or link.pgconn.transaction_status != IDLE:
-            link.leave()
+        adopted = _Lent(address, statements, waits, lent, connection)
+        if adopted.stale() or adopted.pgconn.transaction_status != IDLE:
+            adopted.leave()
             raise Unreached(f"{address.place}: the pool lent a connection that is closed or in use")
         if connection not in known:  # or an old connection would bring back an old password
             known.add(connection)
-            address.learn_from(link.pgconn)
-        return link
+            address.learn_from(adopted.pgconn)
+        return adopted
 
     return UserSource(pool, adopt, runtime, lambda: address.place, address.connect_timeout)

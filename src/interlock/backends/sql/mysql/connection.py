@@ -1,4 +1,4 @@
-"""One connection that runs steps: see `interlock.backends.sql.dialect.Link`.
+"""One connection that runs steps: see `interlock.backends.sql.dialect.Connection`.
 
 Written once, for both drivers.
 """
@@ -25,7 +25,7 @@ FARTHEST = 2.0  # seconds that the way to a distant server may add to a step
 FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
 
 
-class MysqlLink:
+class MysqlConnection:
     """A connection to MariaDB or MySQL.
 
     `settings` are those of the driver's connect; None where the connection is a user's.

@@ -1,8 +1,8 @@
 """One connection to PostgreSQL that runs steps: libpq through psycopg, with waits of our own.
 
-psycopg's own calls have no deadline, and its layer of cursors and types costs as much as a step. So a link
-sends a statement by libpq, waits for the socket, and reads the answer; blocking and asyncio differ only in
-how they wait.
+psycopg's own calls have no deadline, and its layer of cursors and types costs as much as a step. So a
+connection sends a statement by libpq, waits for the socket, and reads the answer; blocking and asyncio differ
+only in how they wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROLE = b"select current_setting('role'), quote_ident(current_setting('role'))"
 
 
 class Waits(Protocol):
-    """How a link waits for its socket."""
+    """How a connection waits for its socket."""
 
     async def readable(self, descriptor: int, timeout: float) -> bool: ...
     async def writable(self, descriptor: int, timeout: float) -> bool: ...
@@ -75,8 +75,8 @@ HUNG = 1.0  # seconds for a server that hung a moment ago: others may become rea
 T = TypeVar("T")
 
 
-class PostgresLink:
-    """One connection, with its own waits. See `dialect.Link`."""
+class PostgresConnection:
+    """One connection, with its own waits. See `dialect.Connection`."""
 
     __slots__ = (
         *(
