@@ -195,8 +195,8 @@ MUTANTS: list[Mutant] = [
         Code(
             CLAIMS,
             "Claims._worn",
-            "if stat is not None and stat.czxid == self._link.worn.get(folder):\n    ...",
-            "if stat is not None and folder in self._link.worn:\n    ...",
+            "if stat is not None and stat.czxid == self._session_client.worn.get(folder):\n    ...",
+            "if stat is not None and folder in self._session_client.worn:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_counter.py", "old_folder"),
     ),
@@ -228,7 +228,12 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a dropped client keeps its thread",
         "every client that is not closed costs a thread, two sockets and a session for good",
-        Code(STORE, "ZooKeeperStore.__init__", "finalize(self, link.stop_soon).atexit = False", "pass"),
+        Code(
+            STORE,
+            "ZooKeeperStore.__init__",
+            "finalize(self, session_client.stop_soon).atexit = False",
+            "pass",
+        ),
         tests=Tests("tests/zookeeper/test_connections.py", "session_of_a_dropped"),
     ),
     mutant(

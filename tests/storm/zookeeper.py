@@ -14,7 +14,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Literal
 
-from interlock.backends.zookeeper import link as seam
+from interlock.backends.zookeeper import session_client as seam
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.testing.lag import stretched
@@ -235,9 +235,9 @@ class _Belief:
 
 
 def _believe_in_pings() -> None:
-    made = seam.Link._new_client
+    made = seam.SessionClient._new_client
 
-    def new_client(self: seam.Link) -> Any:
+    def new_client(self: seam.SessionClient) -> Any:
         client = made(self)
         connection = client._connection
         send, sent = connection._send_ping, [0.0]
@@ -260,7 +260,7 @@ def _believe_in_pings() -> None:
     def ends(self: ConfirmedWrites) -> float:
         return max(self.counts_from, _Belief.answered) + self.timeout
 
-    loose: Any = (seam.Link, ZooKeeperStore, ConfirmedWrites)
+    loose: Any = (seam.SessionClient, ZooKeeperStore, ConfirmedWrites)
     loose[0]._new_client, loose[1]._standing_paths, loose[2].ends = new_client, standing, property(ends)
 
 

@@ -11,39 +11,39 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from interlock.backends.zookeeper import ZooKeeperStore
-from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.store import Store
 from interlock.testing.servers.zookeeper import steady, until
 from tests.field.kinds import Kind
 
 
-def link_of(store: Any) -> Link:
+def session_client_of(store: Any) -> SessionClient:
     """The session behind a store, or behind a client of either face."""
     found = store if isinstance(store, ZooKeeperStore) else store._core.store
     assert isinstance(found, ZooKeeperStore)
-    return found._link
+    return found._session_client
 
 
-def expire(link: Link) -> None:
+def expire(session_client: SessionClient) -> None:
     """Have the servers end a session: another client takes it over and closes it. Returns when its client knows."""
     from kazoo.client import KazooClient
 
-    mine, session = link._client, link.session
+    mine, session = session_client._client, session_client.session
     if mine is None or session is None:
         return
     other = KazooClient(
-        hosts=link.address.hosts_text,
+        hosts=session_client.address.hosts_text,
         client_id=(mine._session_id, mine._session_passwd),
         timeout=session.timeout,
     )
     other.start()
     other.stop()
     other.close()
-    until(lambda: link.session is not session)
+    until(lambda: session_client.session is not session)
 
 
 def abandon(store: Store) -> None:
-    expire(link_of(store))
+    expire(session_client_of(store))
 
 
 @contextmanager

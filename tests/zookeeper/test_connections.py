@@ -23,7 +23,7 @@ from tests.attacks.servers.between import OTHERS
 from tests.fake_server import answering
 from tests.patience import PATIENCE, until
 from tests.storm.way import Way
-from tests.zookeeper.stores import link_of
+from tests.zookeeper.stores import session_client_of
 
 CONNECT = 0.5  # seconds
 DEAD = 2.0  # seconds that are given to a dead server: three times as many are seen on a busy machine, too
@@ -64,7 +64,7 @@ def test_a_client_that_is_dropped_without_close_leaves_neither_a_thread_nor_a_so
         client = interlock.connect(url)
         with client.lock("x"):
             client.register("r").update(lambda _: 1)
-        assert link_of(client).session
+        assert session_client_of(client).session
 
     def connected() -> None:
         client = interlock.connect(url)
@@ -106,13 +106,13 @@ def test_the_session_of_a_dropped_client_ends_with_it(ensemble: Servers) -> None
         client = interlock.connect(ensemble.fresh(session=60))
         with client.lock("x"):
             pass
-        link, session = link_of(client), link_of(client).session
+        session_client, session = session_client_of(client), session_client_of(client).session
         assert session is not None
-        link.beat(session, None)
+        session_client.beat(session, None)
         until(lambda: session.node_made)
-        path = link.paths.session(session.number)
+        path = session_client.paths.session(session.number)
         assert kazoo.exists(path)
-        del client, link
+        del client, session_client
         gc.collect()
         until(lambda: not kazoo.exists(path))
     finally:
@@ -138,7 +138,7 @@ def test_a_value_that_is_longer_than_a_request_may_be_is_refused_and_the_connect
     """The servers hang up on a longer one, and every lease of the client is in doubt."""
     doubts: list[object] = []
     with interlock.connect(ensemble.fresh()) as client:
-        link_of(client).on_doubt.append(lambda: doubts.append(1))
+        session_client_of(client).on_doubt.append(lambda: doubts.append(1))
         register = client.register("r")
         longest = client._core.store.traits.largest_value
         assert longest is not None
@@ -194,11 +194,11 @@ def test_a_call_under_way_when_the_connection_is_cut_goes_on_with_the_next_one(
             election = client.election("e")
             election.campaign("first")
             client.register("r").update(lambda _: 1)
-            link, answered = link_of(client), list[object]()
+            session_client, answered = session_client_of(client), list[object]()
             way.set("deaf")
             under_way = threading.Thread(target=lambda: answered.append(_outcome(call, client, election)))
             under_way.start()
-            until(lambda: link._client._pending)
+            until(lambda: session_client._client._pending)
             way.set("cut")
             way.set("pass")
             under_way.join()

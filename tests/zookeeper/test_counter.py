@@ -122,7 +122,7 @@ def test_a_claim_that_does_not_count_and_whose_answer_was_lost_is_withdrawn_and_
     lost = Claim("x", uuid4().hex, 30.0, 1, 9)
     folder = store._paths.folder("x")
     request = requests.create(
-        f"{folder}/{paths.claim_prefix(lost.id, 1, 9)}", b"", store._link.address.acl, 3
+        f"{folder}/{paths.claim_prefix(lost.id, 1, 9)}", b"", store._session_client.address.acl, 3
     )
     drive(store._calls.one(request, Deadline(time.monotonic, PATIENCE))).get()
     store._ledger.claims[lost.id] = OwnClaim(lost, folder, one, time.monotonic())

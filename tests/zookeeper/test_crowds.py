@@ -48,14 +48,14 @@ NAMES = {
 def counted(client: Any) -> Counter[str]:
     """The requests that a client sends from now on, by kind."""
     sent: Counter[str] = Counter()
-    link = client._core.store._link
-    call = link._call
+    session_client = client._core.store._session_client
+    call = session_client._call
 
     def counting(request: Any, answer: Any) -> None:
         sent[NAMES.get(request.type, "other")] += 1
         call(request, answer)
 
-    link._call = counting
+    session_client._call = counting
     return sent
 
 
@@ -274,12 +274,12 @@ def test_a_crowd_outlives_its_session(url: str) -> None:
     async def attacked() -> None:
         async with crowded(url) as (ours, first, tasks):
             store: Any = ours._core.store
-            before = store._link.session.number
-            store._link._client._queue.append((_expired(), None))
-            store._link._client._connection._write_sock.asleep = True
-            store._link._client._connection._write_sock.send(b"\0")
+            before = store._session_client.session.number
+            store._session_client._client._queue.append((_expired(), None))
+            store._session_client._client._connection._write_sock.asleep = True
+            store._session_client._client._connection._write_sock.send(b"\0")
             async with asyncio.timeout(PATIENCE):
-                while store._link.session is None or store._link.session.number == before:
+                while store._session_client.session is None or store._session_client.session.number == before:
                     await asyncio.sleep(0.01)
                 await standing(ours, len(tasks))
                 await first.release()
@@ -494,8 +494,8 @@ def test_a_list_that_was_sent_before_does_not_count(url: str) -> None:
         store: Any = client._core.store
         folder, sent = store._paths.folder("x"), counted(client)
         held: list[tuple[Any, Any]] = []
-        link = store._link
-        call = link._call
+        session_client = store._session_client
+        call = session_client._call
 
         def holding_lists(request: Any, answer: Any) -> None:
             if NAMES.get(request.type) == "list" and not held:
@@ -503,7 +503,7 @@ def test_a_list_that_was_sent_before_does_not_count(url: str) -> None:
             else:
                 call(request, answer)
 
-        link._call = holding_lists
+        session_client._call = holding_lists
         signals = [threading.Event() for _ in range(4)]
         queue_reads = [store._queue_reads._join(folder, signal) for signal in signals]
         assert queue_reads[0] is not queue_reads[1]
@@ -522,7 +522,7 @@ def test_a_list_that_was_never_sent_holds_up_nobody_for_long(url: str) -> None:
     ours = opened(url)
     drive(ours.claim(claim()))
     folder = ours._paths.folder("x")
-    ours._queue_reads._under_way[folder] = QueueRead(0, ours._link.now() - OVERDUE)
+    ours._queue_reads._under_way[folder] = QueueRead(0, ours._session_client.now() - OVERDUE)
     assert isinstance(drive(ours.claim(claim())), Busy)
     drive(ours.close())
 
@@ -556,8 +556,8 @@ def test_a_flood_of_claims_lets_others_go_before_it(url: str) -> None:
         async with aio.connect(url, ttl=TTL) as ours:
             assert await ours.lock("x").acquire()
             store: Any = ours._core.store
-            link, most, sent = store._link, 0, list[Any]()
-            call = link._call
+            session_client, most, sent = store._session_client, 0, list[Any]()
+            call = session_client._call
 
             def counting(request: Any, answer: Any) -> None:
                 nonlocal most
@@ -566,7 +566,7 @@ def test_a_flood_of_claims_lets_others_go_before_it(url: str) -> None:
                     most = max(most, sum(not one.done for one in sent))
                 call(request, answer)
 
-            link._call = counting
+            session_client._call = counting
             tasks = [asyncio.create_task(ours.lock("x").acquire()) for _ in range(4 * MAX_CLAIMS_SENT)]
             await standing(ours, 4 * MAX_CLAIMS_SENT)
             assert 1 < most <= MAX_CLAIMS_SENT + 2, most  # and the nodes of the session

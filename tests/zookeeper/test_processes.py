@@ -19,7 +19,7 @@ from interlock.testing.servers.process import die_with_parent
 from interlock.testing.servers.zookeeper import Servers
 from tests.house.source import ROOT
 from tests.patience import PATIENCE, until
-from tests.zookeeper.stores import link_of
+from tests.zookeeper.stores import session_client_of
 
 HOLDER = """
 import sys, interlock
@@ -149,15 +149,20 @@ def test_a_server_that_is_lost_costs_no_lease(session: float) -> None:
     with running() as ensemble, interlock.connect(ensemble.fresh(session=20), ttl=20) as client:
         lease = client.lock("x").acquire()
         assert isinstance(lease, interlock.Lease)
-        link = link_of(client)
-        number = link.session.number if link.session else 0
-        port = link._client._connection._socket.getpeername()[1]
+        session_client = session_client_of(client)
+        number = session_client.session.number if session_client.session else 0
+        port = session_client._client._connection._socket.getpeername()[1]
         next(node for node in ensemble.nodes if node.port == port).kill()
-        until(lambda: link._connected and link._client._connection._socket.getpeername()[1] != port)
+        until(
+            lambda: (
+                session_client._connected
+                and session_client._client._connection._socket.getpeername()[1] != port
+            )
+        )
         with client.lock("y", timeout=PATIENCE):
             pass
         lease.check()
-        assert link.session is not None
-        assert link.session.number == number
+        assert session_client.session is not None
+        assert session_client.session.number == number
         assert not client.lock("x").acquire(blocking=True, timeout=0.1)
         lease.release()

@@ -30,7 +30,7 @@ from interlock.backends.zookeeper import renewals as zookeeper_renewals
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.handler import Handler
-from interlock.backends.zookeeper.link import Session
+from interlock.backends.zookeeper.session_client import Session
 from interlock.errors import (
     InterlockError,
     InvalidSetting,
@@ -46,7 +46,7 @@ from interlock.testing.servers.process import free_port
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until, until_renewed
-from tests.zookeeper.stores import expire, link_of
+from tests.zookeeper.stores import expire, session_client_of
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_lost_session_loses_all_its_leases_at_once_and_says_so(url: str) -> No
     lost: list[Any] = []
     with interlock.connect(url) as client:
         leases = [client.lock(f"x{n}", on_lost=lost.append).acquire() for n in range(5)]
-        expire(link_of(client))
+        expire(session_client_of(client))
         for lease in leases:
             assert isinstance(lease, interlock.Lease)
             until(lambda lease=lease: lease.state is State.LOST)  # type: ignore[misc]
@@ -82,11 +82,11 @@ def test_a_session_that_ends_while_it_is_verified_keeps_nobody_waiting(url: str,
     """No write can prove it any more: a claim on its way must not try for ever."""
     store: Any = open_store(url, Threads(), asynchronous=False)
     drive(store.claim(Claim("x", uuid4().hex, 30.0)))
-    link, now = link_of(store), time.monotonic()
+    session_client, now = session_client_of(store), time.monotonic()
     resumed = Session(1, ConfirmedWrites(30.0, now - 30.0), now)  # nothing is proved of it
     if not replaced:
         drive(store.close())
-        link.session = resumed  # as it looks before its loss is told
+        session_client.session = resumed  # as it looks before its loss is told
     told: list[BaseException] = []
 
     def verify() -> None:
@@ -109,13 +109,13 @@ def test_a_renewal_of_many_slow_requests_keeps_its_caller_no_longer_than_one(url
     for claim in claims:
         drive(store.claim(claim))
         drive(store._calls.one(requests.delete(store.node_of(claim.id)), Deadline(time.monotonic, 5.0)))
-    link, send = link_of(store), link_of(store)._call
-    link._call = lambda request, answer: threading.Timer(0.2, send, (request, answer)).start()  # type: ignore[method-assign]
-    link.trips.clear()
-    link.trips.append(0.25)
+    session_client, send = session_client_of(store), session_client_of(store)._call
+    session_client._call = lambda request, answer: threading.Timer(0.2, send, (request, answer)).start()  # type: ignore[method-assign]
+    session_client.trips.clear()
+    session_client.trips.append(0.25)
     with at_most(0.5 + 0.25), pytest.raises(StoreUnavailable):
         drive(store.renew([Renewal(claim.resource, claim.id, 30.0) for claim in claims], 0.1))
-    link._call = send  # type: ignore[method-assign]
+    session_client._call = send  # type: ignore[method-assign]
     drive(store.close())
 
 
@@ -125,7 +125,7 @@ def test_a_node_of_an_earlier_session_is_not_ours(url: str) -> None:
     first = drive(store.claim(claim))
     assert isinstance(first, Granted)
     # As after a reply that was lost, with another session meanwhile: the node stands, and another session made it.
-    old, store._link.session = store._link.session, None
+    old, store._session_client.session = store._session_client.session, None
     drive(store.close())
     other: Any = open_store(url, Threads(), asynchronous=False)
     remnant = open_store(url, Threads(), asynchronous=False)
@@ -174,14 +174,14 @@ def test_a_session_lives_as_long_as_the_ttl_of_its_client_so_a_killed_holder_blo
     with interlock.connect(without_session(url), ttl=ttl) as client:
         with client.lock("x") as lease:
             assert lease.ttl == ttl
-        session = link_of(client).session
+        session = session_client_of(client).session
         assert session is not None
         assert session.timeout == pytest.approx(ttl, abs=0.01)
         with pytest.raises(InvalidSetting, match=f"and {duration(ttl)} on zookeeper"):
             client.lock("x", ttl=2 * ttl)
     kazoo = KazooClient(hosts=without_session(url).removeprefix("zookeeper://"), timeout=10.0)
     with interlock.connect(kazoo, ttl=ttl) as client, client.lock("x"):
-        session = link_of(client).session
+        session = session_client_of(client).session
         assert session is not None
         assert session.timeout == pytest.approx(ttl, abs=0.01)
 
@@ -270,10 +270,10 @@ def test_an_idle_session_is_proved_all_the_time_so_the_first_claim_after_a_pause
 ) -> None:
     with interlock.connect(ensemble.fresh(session=2), ttl=2) as client:
         client.lock("x").locked()
-        link = link_of(client)
+        session_client = session_client_of(client)
         for _ in range(20):
             time.sleep(0.2)
-            assert link.session is not None
+            assert session_client.session is not None
         lease = client.lock("x").acquire()
         assert isinstance(lease, interlock.Lease)
         assert lease.remaining() > 0.3
@@ -286,8 +286,8 @@ def test_the_connection_going_is_doubt_and_its_return_ends_it(ensemble: Servers)
         assert isinstance(lease, interlock.Lease)
         deadline = lease.deadline
         states: list[State] = []
-        link_of(client).on_doubt.append(lambda: states.append(lease.state))
-        link_of(client)._client._connection._socket.shutdown(2)
+        session_client_of(client).on_doubt.append(lambda: states.append(lease.state))
+        session_client_of(client)._client._connection._socket.shutdown(2)
         until(lambda: states)
         until(lambda: lease.state is State.HELD)
         assert lease.deadline >= deadline
@@ -300,19 +300,19 @@ def test_many_claims_of_one_session_are_renewed_by_a_constant_number_of_requests
     for claim in claims:
         drive(store.claim(claim))
     sent: list[Any] = []
-    call = store._link._call
+    call = store._session_client._call
 
     def counted(request: Any, answer: Any) -> None:
         sent.append(request)
         call(request, answer)
 
-    store._link._call = counted
+    store._session_client._call = counted
     renewals = [Renewal(claim.resource, claim.id, 30.0) for claim in claims]
     assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
     sent.clear()  # the first made the session's own node, and swept
     assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
     assert len(sent) == 2
-    store._link.no_ephemerals = True  # as a server below 3.6 answers
+    store._session_client.no_ephemerals = True  # as a server below 3.6 answers
     store._calls._no_multi_read = True
     assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
     drive(store.close())
@@ -325,7 +325,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     monkeypatch.setattr(zookeeper_renewals, "MANY", 20)
     store: Any = open_store(url, Threads(), asynchronous=False)
     sent: list[Any] = []
-    call = store._link._call
+    call = store._session_client._call
 
     def counted(request: Any, answer: Any) -> None:
         sent.append(type(request))
@@ -340,7 +340,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
         return list(drive(store.renew(renewals)))
 
     renewals = [entered(f"x{n}") for n in range(BULK + 1)]
-    store._link._call = counted
+    store._session_client._call = counted
     monkeypatch.setattr(listing, "RECENT", 0.0)
     first = renewed(renewals)
     assert requests.GetEphemerals in sent
@@ -445,7 +445,7 @@ def test_evictions_are_swept_when_their_time_is_over(
             client.evict(f"e{n}", reason="drill")
         assert len(kazoo.get_children(gone)) == 3
         store: Any = client._core.store
-        store._tombstones._link.clock_offset += 100.0
+        store._tombstones._session_client.clock_offset += 100.0
         drive(store._tombstones.sweep(Deadline(store._runtime.now, 5.0)))
         assert kazoo.get_children(gone) == []
 
@@ -474,7 +474,7 @@ def test_a_session_does_not_grow_so_large_that_its_end_breaks_the_servers() -> N
             assert len(leases) > 0.9 * SMALL / 100
             leases.pop().release()
             leases.append(client.lock("y").acquire())
-            expire(link_of(client))
+            expire(session_client_of(client))
             until(lambda: all(lease.state is State.LOST for lease in leases))
             assert client.lock("x0").acquire()
         with interlock.connect(url) as other:
@@ -588,7 +588,7 @@ def test_a_server_that_permits_a_shorter_session_shortens_all_leases_at_once(ren
         own = client.lock("own", ttl=1.5).acquire()
         held = [lease for lease in (*leases, own) if lease is not None]
         restarted_with(ensemble, 0, 4)
-        session = link_of(client).session
+        session = session_client_of(client).session
         assert session is not None
         until(lambda: session.timeout == 4.0)
         assert max(lease.remaining() for lease in held) <= 4.0
@@ -600,7 +600,7 @@ def test_a_server_that_permits_a_shorter_session_shortens_all_leases_at_once(ren
         with at_most(4.0 + 0.5):
             for lease in held:
                 until(lambda lease=lease: lease.state is State.LOST)  # type: ignore[misc]
-        assert link_of(client).session is session, "no session was lost, only its time was over"
+        assert session_client_of(client).session is session, "no session was lost, only its time was over"
 
 
 def test_a_stopped_holder_of_a_shortened_session_knows_its_end_when_it_wakes() -> None:

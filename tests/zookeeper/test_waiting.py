@@ -57,7 +57,7 @@ def test_a_watch_that_was_not_armed_yet_ends_when_its_store_is_closed(url: str) 
     ask = store._calls.ask
 
     async def ask_while_closing(*args: Any) -> Any:
-        store._link._client._stopped.set()
+        store._session_client._client._stopped.set()
         answers = await ask(*args)
         await store.close()
         return answers
@@ -71,7 +71,7 @@ def test_a_watch_that_was_not_armed_yet_ends_when_its_store_is_closed(url: str) 
 def test_a_request_that_comes_when_the_session_has_just_ended_is_answered(url: str) -> None:
     store = opened(url)
     drive(store.read("x"))
-    link, ended = store._link, store._link._client
+    session_client, ended = store._session_client, store._session_client._client
 
     class State:
         """That of a client of kazoo which ends between the question for its state and the request."""
@@ -90,13 +90,13 @@ def test_a_request_that_comes_when_the_session_has_just_ended_is_answered(url: s
                 @staticmethod
                 def send(_: bytes) -> None: ...
 
-    link._client = Kazoo()
+    session_client._client = Kazoo()
     try:
-        (answer,) = link.send([requests.sync("/")], None)
+        (answer,) = session_client.send([requests.sync("/")], None)
         assert answer.done
         assert answer.error is not None
     finally:
-        link._client = ended
+        session_client._client = ended
         drive(store.close())
 
 
@@ -173,7 +173,9 @@ def test_a_waiter_that_is_evicted_just_before_the_holder_leaves_never_gets_in(ur
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
     thread.start()
-    drive(theirs._calls.beat(theirs._link.session, _deadline(theirs)))  # lets the wait begin, or not
+    drive(
+        theirs._calls.beat(theirs._session_client.session, _deadline(theirs))
+    )  # lets the wait begin, or not
     drive(theirs.evict("x", waiter.id, "drill"))
     drive(theirs.release("x", holder.id))
     thread.join(PATIENCE)
@@ -193,7 +195,7 @@ def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: 
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
     thread.start()
-    until(lambda: any(ours._link._client._data_watchers.values()))
+    until(lambda: any(ours._session_client._client._data_watchers.values()))
     drive(theirs.release("x", neighbour.id))
     until(lambda: found or ours._ledger.claims[waiter.id].ahead == 1)
     assert found == []
@@ -214,14 +216,14 @@ def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what
         drive(theirs.claim(claim))
     waiter = Claim("x", uuid4().hex, 30.0)
     listed: list[Any] = []
-    call = ours._link._call
+    call = ours._session_client._call
 
     def counted(request: Any, answer: Any) -> None:
         if request.type == requests.list_children("/").type:
             listed.append(request)
         call(request, answer)
 
-    ours._link._call = counted
+    ours._session_client._call = counted
     assert drive(ours.claim(waiter)).ahead == 4
     listed.clear()
     for _ in range(3):
@@ -248,7 +250,7 @@ def test_many_short_waits_leave_no_watchers_behind(url: str) -> None:
         assert theirs.lock("x").acquire()
         for _ in range(30):
             assert not ours.lock("x").acquire(timeout=0.01)
-        client = ours._core.store._link._client  # type: ignore[attr-defined]
+        client = ours._core.store._session_client._client  # type: ignore[attr-defined]
         watchers = (client._data_watchers, client._child_watchers)
         until(lambda: not any(bells for kind in watchers for bells in kind.values()))
 
@@ -258,20 +260,20 @@ def test_an_answer_that_comes_after_its_wait_leaves_no_watcher_behind(url: str) 
     waiting = Claim("x", uuid4().hex, 30.0)
     assert isinstance(drive(theirs.claim(Claim("x", uuid4().hex, 30.0))), Granted)
     busy = drive(ours.claim(waiting))
-    link, late = ours._link, []
-    send = link._call
+    session_client, late = ours._session_client, []
+    send = session_client._call
 
     def delayed(request: Any, answer: Any) -> None:
         late.append(answer)
         threading.Timer(0.2, send, (request, answer)).start()
 
-    link._call = delayed
-    link.trips.append(0.001)
+    session_client._call = delayed
+    session_client.trips.append(0.001)
     assert drive(ours.wait(waiting, busy, 0.02)) is None
-    link._call = send
+    session_client._call = send
     until(lambda: late and all(answer.done for answer in late))
     drive(ours._calls.children("/", Deadline(time.monotonic, 5.0)))  # kazoo has gone on since
-    client = link._client
+    client = session_client._client
     assert not any(
         bells for kind in (client._data_watchers, client._child_watchers) for bells in kind.values()
     )

@@ -12,8 +12,8 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.errors import cut_off
 from interlock.backends.zookeeper.library import NoNode, Unimplemented
-from interlock.backends.zookeeper.link import Answer, Link, Session, late
 from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.session_client import Answer, Session, SessionClient, late
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.store import IO_TIMEOUT
 
@@ -33,26 +33,28 @@ class StrictDeadline(Deadline):
 
 
 class Calls:
-    """Sends requests over a link, and waits for their answers in the way of one runtime."""
+    """Sends requests over the session, and waits for their answers in the way of one runtime."""
 
-    def __init__(self, link: Link, runtime: WaitRuntime) -> None:
-        self.link = link
+    def __init__(self, session_client: SessionClient, runtime: WaitRuntime) -> None:
+        self.session_client = session_client
         self.runtime = runtime
         self._no_multi_read = False  # a server below 3.6
 
     async def connect(self, deadline: Deadline, *, connecting_is_extra: bool = True) -> Session:
         """The session, connected.
 
-        If `connecting_is_extra`, the pace of the link says how long that may take, and whether it counts.
+        If `connecting_is_extra`, its pace says how long that may take, and whether it
+        counts.
         """
-        link = self.link
-        began, timeout = link.now(), deadline.left()
-        counts = not connecting_is_extra or link.pace.counts(timeout)
-        session = await link.connect(
-            self.runtime, link.pace.within(timeout) if connecting_is_extra else deadline.for_request()
+        session_client = self.session_client
+        began, timeout = session_client.now(), deadline.left()
+        counts = not connecting_is_extra or session_client.pace.counts(timeout)
+        session = await session_client.connect(
+            self.runtime,
+            session_client.pace.within(timeout) if connecting_is_extra else deadline.for_request(),
         )
         if not counts:
-            deadline.at += link.now() - began
+            deadline.at += session_client.now() - began
         return session
 
     async def ask(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
@@ -75,17 +77,17 @@ class Calls:
         # kazoo settles what was under way before it tells that the connection is lost.
         await self.runtime.wait(self.runtime.signal(), AGAIN)
         try:
-            await self.link.connect(self.runtime, deadline.left())
+            await self.session_client.connect(self.runtime, deadline.left())
         except Unreached:
             return False
         return True
 
     async def _ask_once(self, asked: Sequence[Request], deadline: Deadline) -> list[Answer]:
         timeout, signal = self.request_timeout(deadline), self.runtime.signal()
-        answers = self.link.send(asked, signal)
+        answers = self.session_client.send(asked, signal)
         await self.answered(signal, timeout)
         if not all(answer.done for answer in answers):
-            raise late(self.link.place, timeout)
+            raise late(self.session_client.place, timeout)
         return answers
 
     def request_timeout(self, deadline: Deadline) -> float:
@@ -94,7 +96,7 @@ class Calls:
         return left if isinstance(deadline, StrictDeadline) else max(left, self._trips())
 
     def _trips(self) -> float:
-        return min(LONGEST_TRIP, 2 * self.link.trip)
+        return min(LONGEST_TRIP, 2 * self.session_client.trip)
 
     def strictly_within(self, timeout: float) -> StrictDeadline:
         """A deadline for all requests of a call together, not less than two round trips."""
@@ -102,20 +104,20 @@ class Calls:
 
     async def answered(self, signal: Signal, timeout: float) -> None:
         """Wait for the signal of a request that was sent just now; `StoreUnavailable` if it does not come."""
-        began = self.link.now()
+        began = self.session_client.now()
         came = await self.runtime.wait(signal, timeout)
         if not came:
-            raise late(self.link.place, timeout)  # silence does not tell how long a trip takes
-        self.link.trips.append(self.link.now() - began)
+            raise late(self.session_client.place, timeout)  # silence does not tell how long a trip takes
+        self.session_client.trips.append(self.session_client.now() - began)
 
     async def one(self, request: Request, deadline: Deadline) -> Answer:
         return (await self.ask([request], deadline))[0]
 
     async def make_parents(self, folder: str, deadline: Deadline) -> None:
         """Make a folder, and all above it; those that are there already stay."""
-        for answer in await self.ask(self.link.parents(folder), deadline):
+        for answer in await self.ask(self.session_client.parents(folder), deadline):
             if answer.failed(Unimplemented):
-                raise StoreUnavailable(f"{self.link.place}: interlock needs ZooKeeper 3.5 or later")
+                raise StoreUnavailable(f"{self.session_client.place}: interlock needs ZooKeeper 3.5 or later")
 
     async def children(self, folder: str, deadline: Deadline) -> list[str]:
         """The nodes in a folder, as the leader knows them now; none if there is no such folder."""
@@ -163,15 +165,15 @@ class Calls:
 
     async def server_now(self, deadline: Deadline) -> float:
         """The servers' own time, seconds: ages are counted on one clock. Only a write tells it."""
-        if self.link.clock_offset is None:
+        if self.session_client.clock_offset is None:
             session = await self.connect(deadline)
             await self.beat(session, deadline)
-        return self.link.now() + (self.link.clock_offset or 0.0)
+        return self.session_client.now() + (self.session_client.clock_offset or 0.0)
 
     async def beat(self, session: Session, deadline: Deadline) -> None:
         """Write to the session's own node, and wait until that is confirmed."""
         timeout, signal = self.request_timeout(deadline), self.runtime.signal()
-        self.link.beat(session, signal)
+        self.session_client.beat(session, signal)
         await self.answered(signal, timeout)
 
     async def freshen(self, session: Session, needed: float, deadline: Deadline) -> None:
@@ -180,12 +182,12 @@ class Calls:
         Usually it is: its own node is written to all the time. After a long outage two writes must be
         confirmed, a quarter of the timeout apart.
         """
-        now = self.link.now
+        now = self.session_client.now
         while session.writes.ends - now() < needed:
-            if self.link.session is not session:  # no write will ever prove an old one
-                raise Unreached(f"{self.link.place}: the session was replaced meanwhile")
+            if self.session_client.session is not session:  # no write will ever prove an old one
+                raise Unreached(f"{self.session_client.place}: the session was replaced meanwhile")
             if deadline.passed():
-                raise Unreached(f"{self.link.place}: the session was not verified in time")
+                raise Unreached(f"{self.session_client.place}: the session was not verified in time")
             await self.beat(session, deadline)
             if session.writes.ends - now() >= needed:
                 return
@@ -193,8 +195,8 @@ class Calls:
             pause = 0.0 if proof is None else proof - now()
             if pause > deadline.left():
                 raise StoreUnavailable(
-                    f"{self.link.place}: the connection was away for long, and the session is verified in "
-                    f"{duration(pause)}"
+                    f"{self.session_client.place}: the connection was away for long, and the session "
+                    f"is verified in {duration(pause)}"
                 )
             await self.runtime.wait(self.runtime.signal(), max(0.001, pause))
 

@@ -15,7 +15,6 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode, NotEmpty
-from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.own_claims import OwnClaim, decode
 from interlock.backends.zookeeper.paths import ClaimNode, claim_prefix, counts, shrunk_node
@@ -23,6 +22,7 @@ from interlock.backends.zookeeper.queue_reads import QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.releases import Releases
 from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.session_client import Answer, Session
 from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
 from interlock.store import IO_TIMEOUT
@@ -62,12 +62,12 @@ class Claims(Operators, Releases):
         if does_not_wait(timeout) and not ledger.tried(claim.id):
             # A caller that does not wait for the lock still waits for the network: a server that stalls for a
             # moment has as long as it has for a new connection.
-            deadline.at = max(deadline.at, began + self._link.pace.within(timeout))
+            deadline.at = max(deadline.at, began + self._session_client.pace.within(timeout))
         if claim.ttl > max(session.timeout + 0.001, self._usual):
             raise InvalidSetting(
                 f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
-                f"servers of {self._link.place} limit to {duration(session.timeout)}; choose a shorter ttl, "
-                "or have them raise maxSessionTimeout"
+                f"servers of {self._session_client.place} limit to {duration(session.timeout)}; choose a "
+                "shorter ttl, or have them raise maxSessionTimeout"
             )
         await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
         own = ledger.claims.get(claim.id)
@@ -80,12 +80,12 @@ class Claims(Operators, Releases):
     async def _enter(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Make the claim's node, and list the queue in the same round trip."""
         folder = self._paths.folder(claim.resource)
-        if folder in self._link.worn and (ahead := await self._worn(folder, deadline)):
+        if folder in self._session_client.worn and (ahead := await self._worn(folder, deadline)):
             return Busy(ahead, session.timeout)
         prefix = f"{folder}/{claim_prefix(claim.id, claim.permits, claim.capacity)}"
-        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._link.address.acl
+        flags, acl = requests.EPHEMERAL | requests.SEQUENTIAL, self._session_client.address.acl
         # A name that was not used of late has no folder: it is made in the same round trip, too.
-        parents = [] if folder in self._link.folders else [requests.CreateContainer(folder, acl)]
+        parents = [] if folder in self._session_client.folders else [requests.CreateContainer(folder, acl)]
         size = self._fitting(claim, session, prefix)
         for _ in range(ENTERED):
             asked = self._runtime.now()
@@ -96,26 +96,28 @@ class Claims(Operators, Releases):
             made, queue_read = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
-                self._link.folders.pop(folder, None)
-                parents = self._link.parents(folder)
+                self._session_client.folders.pop(folder, None)
+                parents = self._session_client.parents(folder)
                 continue
             path, stat = made.get()
             if stat.ephemeralOwner != session.number:
-                raise StoreUnavailable(f"{self._link.place}: the session was replaced meanwhile")
+                raise StoreUnavailable(f"{self._session_client.place}: the session was replaced meanwhile")
             node = path.rpartition("/")[2]
             if not counts(node):
                 # Its node is not noted: if the answer is lost, the claim is looked for, and
                 # withdrawn again.
                 if ahead := await self._withdraw(claim, folder, path, stat.czxid, deadline):
                     return Busy(ahead, session.timeout)
-                parents = self._link.parents(folder)
+                parents = self._session_client.parents(folder)
                 continue
             own.node, own.token = node, stat.czxid
-            self._link.remember(folder)
+            self._session_client.remember(folder)
             if queue_read is None:
                 return self._join_crowd(own)
             return await self._judge(own, queue_read.view(), asked, deadline)
-        raise StoreUnavailable(f"{self._link.place}: the folder of {claim.resource} vanished again and again")
+        raise StoreUnavailable(
+            f"{self._session_client.place}: the folder of {claim.resource} vanished again and again"
+        )
 
     async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
         """Remove the node of a claim that does not count; return how many stand in its folder, which is
@@ -125,11 +127,11 @@ class Claims(Operators, Releases):
         if not removed.failed(NoNode):
             removed.get()
         self._ledger.forget(claim.id)
-        self._link.folders.pop(folder, None)
+        self._session_client.folders.pop(folder, None)
         stat = answer.get()
         if stat is None or stat.czxid > czxid:
             return 0  # somebody has made another folder since
-        self._link.worn[folder] = stat.czxid
+        self._session_client.worn[folder] = stat.czxid
         return await self._worn(folder, deadline)
 
     async def _worn(self, folder: str, deadline: Deadline) -> int:
@@ -138,7 +140,7 @@ class Claims(Operators, Releases):
         It is removed when there is nobody, and the next one begins at 0.
         """
         stat = (await self._calls.one(requests.exists(folder), deadline)).get()
-        if stat is not None and stat.czxid == self._link.worn.get(folder):
+        if stat is not None and stat.czxid == self._session_client.worn.get(folder):
             if stat.numChildren:
                 return int(stat.numChildren)
             removed = await self._calls.one(requests.delete(folder), deadline)
@@ -146,7 +148,7 @@ class Claims(Operators, Releases):
                 return 1
             if not removed.failed(NoNode):
                 removed.get()
-        self._link.worn.pop(folder, None)
+        self._session_client.worn.pop(folder, None)
         return 0
 
     def _fitting(self, claim: Claim, session: Session, prefix: str) -> int:
@@ -157,13 +159,13 @@ class Claims(Operators, Releases):
         nor, when it is started again, the leader.
         """
         size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
-        most = self._link.address.jute_maxbuffer
+        most = self._session_client.address.jute_maxbuffer
         if session.size + size > most * ROOM:
             raise StoreUnfit(
                 f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
-                f"{self._link.place}, and with many more the servers could not read the end of its session, "
-                f"which names all of them, in the {most} bytes of their jute.maxbuffer; use another client "
-                "as well, or raise jute.maxbuffer on all servers, and name it in the URL (?jute_maxbuffer=)"
+                f"{self._session_client.place}, and with many more the servers could not read the "
+                f"end of its session, which names all of them, in the {most} bytes of their jute.maxbuffer; use "
+                "another client as well, or raise jute.maxbuffer on all servers, and name it in the URL (?jute_maxbuffer=)"
             )
         return size
 
@@ -178,11 +180,11 @@ class Claims(Operators, Releases):
         if slot is None:
             self._ledger.forget(claim.id)
             raise HeldUp(
-                f"{self._link.place}: not sent in {duration(seconds)}: too many claims of this client are "
-                "under way"
+                f"{self._session_client.place}: not sent in {duration(seconds)}: too many claims of this client "
+                "are under way"
             )
         try:
-            if folder in self._link.folders:
+            if folder in self._session_client.folders:
                 asked = asked[-1:]  # another claim has made it meanwhile
             if self._ledger.is_behind_ours(claim, folder):
                 return (await self._calls.ask(asked, deadline))[-1], None
@@ -368,4 +370,4 @@ class Claims(Operators, Releases):
         Nobody waits for it; a renewal repeats it if it was lost.
         """
         own.owes_touch = True
-        self._link.tell(requests.set_data(own.path, own.data()), own.touched)
+        self._session_client.tell(requests.set_data(own.path, own.data()), own.touched)

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult
 from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import ThreadRuntime
 from interlock.backends.zookeeper.address import Address, of_client, of_url
-from interlock.backends.zookeeper.link import Link
+from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.store import CONNECT_TIMEOUT
 
@@ -30,7 +30,9 @@ def open_client(
 
 
 def open_address(address: Address, runtime: Runtime, *, asynchronous: bool) -> ZooKeeperStore:
-    link = Link(address)
+    session_client = SessionClient(address)
     if not asynchronous:
-        return ZooKeeperStore(link, runtime)
-    return ZooKeeperStore(link, runtime, twin=ZooKeeperStore(link, ThreadRuntime(runtime.now)))
+        return ZooKeeperStore(session_client, runtime)
+    return ZooKeeperStore(
+        session_client, runtime, twin=ZooKeeperStore(session_client, ThreadRuntime(runtime.now))
+    )

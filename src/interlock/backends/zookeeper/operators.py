@@ -83,7 +83,7 @@ class Operators(Side):
             timeout = _lingers_for(content, now)
         own = self._ledger.claims.get(claim_node.id)
         if inside and own is not None and own.admitted_at is not None:
-            age = self._link.now() - own.admitted_at
+            age = self._session_client.now() - own.admitted_at
         elif inside and since is not None:
             age = max(0.0, age - since)
         return Standing(claim_node.id, stat.czxid, claim_node.permits, inside, age, timeout, note, who)
@@ -145,7 +145,9 @@ class Operators(Side):
         if any(isinstance(result, Exception) for result in results):
             return False
         if not claim_node.foreign:
-            self._ledger.evict(claim_node.id, reason, self._link.now(), max(REMEMBERED, standing.lapses_in))
+            self._ledger.evict(
+                claim_node.id, reason, self._session_client.now(), max(REMEMBERED, standing.lapses_in)
+            )
         return True
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
@@ -153,7 +155,7 @@ class Operators(Side):
         folder = self._paths.folder(resource)
         try:
             await self._calls.connect(deadline, connecting_is_extra=False)
-            bell = self._link.new_bell(self._calls.runtime.signal())
+            bell = self._session_client.new_bell(self._calls.runtime.signal())
             paths = [folder]
             try:
                 await self._listen_to(folder, bell, paths, deadline)
@@ -161,7 +163,7 @@ class Operators(Side):
                     most = deadline.left() if len(paths) <= WATCHED else min(READ_EVERY_S, deadline.left())
                     await self._calls.runtime.wait(bell.signal, most)
             finally:
-                self._link.forget_watcher(bell, paths)
+                self._session_client.forget_watcher(bell, paths)
         except StoreUnavailable:
             if not deadline.passed():
                 raise

@@ -9,9 +9,9 @@ from typing import Any
 from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.kit.crowds import Crowd
-from interlock.backends.zookeeper.link import Answer, Session
 from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
+from interlock.backends.zookeeper.session_client import Answer, Session
 from interlock.model import EVERYTHING, Claim
 
 # Waiters of a client from which on another one does not list the queue, and so does not know how many are

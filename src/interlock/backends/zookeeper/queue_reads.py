@@ -17,9 +17,9 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.link import Answer, Link, late
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.requests import Request
+from interlock.backends.zookeeper.session_client import Answer, SessionClient, late
 
 # Seconds after which a list is not waited for any more: the caller who was to send it may have been
 # interrupted.
@@ -58,8 +58,8 @@ class QueueRead:
 class QueueReads:
     """The lists of one client that are under way, by folder."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, session_client: SessionClient) -> None:
+        self._session_client = session_client
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -72,17 +72,17 @@ class QueueReads:
     ) -> tuple[list[Answer], QueueRead]:
         """Send these requests, and wait for a list of the folder that was sent after them."""
         timeout, signal = calls.request_timeout(deadline), calls.runtime.signal()
-        answers = self._link.send(first, None)
+        answers = self._session_client.send(first, None)
         queue_read = self._join(folder, signal)
         await calls.answered(signal, timeout)
         if not all(answer.done for answer in answers):  # so the list was not sent after them: it has failed
             queue_read.view()
-            raise late(self._link.place, timeout)
+            raise late(self._session_client.place, timeout)
         return answers, queue_read
 
     def _join(self, folder: str, signal: Signal) -> QueueRead:
         """Wait for the next list of a folder, and send it if none is under way."""
-        now = self._link.now()
+        now = self._session_client.now()
         with self._mutex:
             before = self._under_way.get(folder)
             if before is not None and now < before.began + OVERDUE:
@@ -96,7 +96,7 @@ class QueueReads:
         return queue_read
 
     def _send(self, folder: str, queue_read: QueueRead) -> None:
-        self._link.tell(requests.list_children(folder), partial(self._answered, folder, queue_read))
+        self._session_client.tell(requests.list_children(folder), partial(self._answered, folder, queue_read))
 
     def _answered(self, folder: str, queue_read: QueueRead, answer: Answer) -> None:
         """Called on the connection's thread: tell everybody, and send the next list if somebody waits for
@@ -109,7 +109,7 @@ class QueueReads:
                 if following is None:
                     del self._under_way[folder]
                 else:
-                    self._under_way[folder], following.began = following, self._link.now()
+                    self._under_way[folder], following.began = following, self._session_client.now()
             signals = list(queue_read.signals)
         if following is not None:
             self._send(folder, following)

@@ -56,7 +56,7 @@ class Registers(Side):
             written = await self._write(name, stat, value, id, deadline)
             if written:
                 return Versioned(value, written)
-        raise StoreUnavailable(f"{self._link.place}: others wrote {name} again and again")
+        raise StoreUnavailable(f"{self._session_client.place}: others wrote {name} again and again")
 
     async def _write(self, name: str, stat: Any, value: str | None, id: str, deadline: Deadline) -> int:
         """Write over what was read; 0 if somebody else has written meanwhile."""
@@ -64,7 +64,7 @@ class Registers(Side):
         if value is None:
             return await self._write_nothing(name, stat, data, deadline)
         if stat is None:
-            request = requests.create(path, data, self._link.address.acl)
+            request = requests.create(path, data, self._session_client.address.acl)
         else:
             request = requests.set_data(path, data, stat.version)
         answer = await self._calls.one(request, deadline)
@@ -79,7 +79,7 @@ class Registers(Side):
 
     async def _write_nothing(self, name: str, stat: Any, data: bytes, deadline: Deadline) -> int:
         """Write that there is no value, and a note by which the node is swept later: in one step."""
-        path, acl = self._paths.register(name), self._link.address.acl
+        path, acl = self._paths.register(name), self._session_client.address.acl
         if stat is None:
             first = requests.create_in_multi(path, data, acl)
         else:
@@ -93,7 +93,7 @@ class Registers(Side):
                 return results[0].mzxid if stat is not None else (await self._read(name, deadline))[0].version
             for result in results:
                 if isinstance(result, QUOTA):
-                    raise translated(self._link.place, result)
+                    raise translated(self._session_client.place, result)
             if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
                 await self._calls.make_parents(self._paths.registers, deadline)
                 await self._tombstones.prepare(deadline)
@@ -105,7 +105,7 @@ class Registers(Side):
         path = self._paths.register(name)
         try:
             await self._calls.connect(deadline, connecting_is_extra=False)
-            bell = self._link.new_bell(self._calls.runtime.signal())
+            bell = self._session_client.new_bell(self._calls.runtime.signal())
             try:
                 # `exists`, because a register that is made must be heard of, too.
                 answers = await self._calls.ask([requests.sync(path), requests.exists(path, bell)], deadline)
@@ -113,7 +113,7 @@ class Registers(Side):
                 if (0 if stat is None else stat.mzxid) == version:
                     await self._calls.runtime.wait(bell.signal, deadline.left())
             finally:
-                self._link.forget_watcher(bell, [path])
+                self._session_client.forget_watcher(bell, [path])
         except StoreUnavailable:
             if not deadline.passed():
                 raise

@@ -50,7 +50,7 @@ class Releases(Side):
 
         Whoever comes after its time is over removes it; so does a sweep, if nobody comes.
         """
-        claim, acl = own.claim, self._link.address.acl
+        claim, acl = own.claim, self._session_client.address.acl
         node = lingering_node(own.node, own.token, own.permits, claim.capacity)
         path = f"{own.folder}/{node}"
         parts = [

@@ -12,9 +12,9 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import StrictDeadline
 from interlock.backends.zookeeper.errors import CutOff
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
-from interlock.backends.zookeeper.link import Listing, Session
 from interlock.backends.zookeeper.own_claims import OwnClaim
 from interlock.backends.zookeeper.paths import shrunk_node
+from interlock.backends.zookeeper.session_client import Listing, Session
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
 from interlock.model import Gone, Renewal, RenewAnswer, Renewed
@@ -58,7 +58,7 @@ class Renewals(Side):
                 # Nobody waits for it: thousands of readers that were let in at once would delay the next
                 # renewals.
                 marks -= 1
-                self._link.tell(requests.set_data(own.path, own.data()), own.touched)
+                self._session_client.tell(requests.set_data(own.path, own.data()), own.touched)
             ttl = min(renewal.ttl, session.timeout)
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
@@ -97,12 +97,12 @@ class Renewals(Side):
         many = len(self._ledger.claims) > MANY
         if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
             return listing
-        self._link.beat(session, None)
-        if self._link.no_ephemerals or (many and renewals < BULK):
+        self._session_client.beat(session, None)
+        if self._session_client.no_ephemerals or (many and renewals < BULK):
             return None
         answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
         if answer.failed(Unimplemented):
-            self._link.no_ephemerals = True  # a server below 3.6
+            self._session_client.no_ephemerals = True  # a server below 3.6
             return None
         paths = frozenset(answer.get())
         session.listing = Listing(paths, asked, self._runtime.now() - asked)
@@ -139,7 +139,7 @@ class Renewals(Side):
         who watch it.
         """
         marker = shrunk_node(own.claim.id, permits)
-        acl = self._link.address.acl
+        acl = self._session_client.address.acl
         parts = [
             requests.set_data(own.path, own.data()),
             requests.create_in_multi(f"{own.folder}/{marker}", b"", acl, requests.EPHEMERAL),
@@ -152,6 +152,8 @@ class Renewals(Side):
             # Sent before, and its answer was lost: the marker is there. Anything else is seen by the next
             # read.
             if not any(isinstance(result, NodeExists) for result in results):
-                raise StoreUnavailable(f"{self._link.place}: {own.claim.resource} was not shrunk: {results}")
+                raise StoreUnavailable(
+                    f"{self._session_client.place}: {own.claim.resource} was not shrunk: {results}"
+                )
         own.permits, own.markers = permits, (marker,)
         return True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper.calls import Calls
-from interlock.backends.zookeeper.link import Link
 from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.queue_reads import QueueReads
 from interlock.backends.zookeeper.send_slots import SendSlots
+from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.backends.zookeeper.tombstones import Tombstones
 from interlock.model import Gone
 
@@ -19,14 +19,18 @@ from interlock.model import Gone
 class Side:
     """The state of one side of a client."""
 
-    def __init__(self, link: Link, runtime: WaitRuntime, ledger: Ledger | None, other: Side | None) -> None:
-        self._link = link
-        self._paths = link.paths
+    def __init__(
+        self, session_client: SessionClient, runtime: WaitRuntime, ledger: Ledger | None, other: Side | None
+    ) -> None:
+        self._session_client = session_client
+        self._paths = session_client.paths
         self._runtime = runtime
-        self._calls = Calls(link, runtime)
+        self._calls = Calls(session_client, runtime)
         self._tombstones = Tombstones(self._calls)
         self._ledger: Ledger = other._ledger if other is not None else ledger or Ledger()
-        self._queue_reads: QueueReads = other._queue_reads if other is not None else QueueReads(link)
+        self._queue_reads: QueueReads = (
+            other._queue_reads if other is not None else QueueReads(session_client)
+        )
         self._send_slots: SendSlots = other._send_slots if other is not None else SendSlots()
         self._usual = 0.0  # a ttl that nobody has chosen: it is cut to what the session has
 

@@ -7,10 +7,10 @@ from weakref import WeakMethod, finalize
 
 from interlock._support.record import replaced
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.zookeeper.link import Link
 from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.registers import Registers
 from interlock.backends.zookeeper.renewals import Renewals
+from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.backends.zookeeper.waits import Waits
 from interlock.model import Traits
 from interlock.store import Store, StoreDefaults
@@ -45,62 +45,63 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
 
     def __init__(
         self,
-        link: Link,
+        session_client: SessionClient,
         runtime: WaitRuntime,
         ledger: Ledger | None = None,
         twin: ZooKeeperStore | None = None,
     ) -> None:
-        super().__init__(link, runtime, ledger, twin)
-        said = link.address.session_timeout
+        super().__init__(session_client, runtime, ledger, twin)
+        said = session_client.address.session_timeout
         self.traits = replaced(
             TRAITS,
             max_ttl=TRAITS.max_ttl if said is None else said,
-            largest_value=link.address.jute_maxbuffer - AROUND_VALUE,
+            largest_value=session_client.address.jute_maxbuffer - AROUND_VALUE,
         )
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:
-            link.on_session_lost.insert(0, self._ledger.lose)
-            # The connection's thread refers to the link, and so does a store, but the link to no store: when
-            # nobody has the client any more, its stores go, and the thread is told to end. The store for
-            # tasks refers to this one, so it goes first.
-            finalize(self, link.stop_soon).atexit = False
+            session_client.on_session_lost.insert(0, self._ledger.lose)
+            # The connection's thread refers to the session client, and so do the stores, but the session
+            # client refers to no store. So when nobody refers to the client any more, its stores are
+            # collected, and the thread is told to end. The store for tasks refers to this one, and is
+            # collected first.
+            finalize(self, session_client.stop_soon).atexit = False
         tell = WeakMethod(self._on_session)
-        link.on_session.append(lambda timeout: _called(tell(), timeout))
+        session_client.on_session.append(lambda timeout: _called(tell(), timeout))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._link.place}>"
+        return f"<{type(self).__name__} {self._session_client.place}>"
 
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
-        link = self._link
-        if link.address.session_timeout is None:
-            link.session_timeout = ttl
+        session_client = self._session_client
+        if session_client.address.session_timeout is None:
+            session_client.session_timeout = ttl
         for store in (self, self._twin):
             if store is not None:
-                store.traits = replaced(self.traits, max_ttl=link.session_timeout)
+                store.traits = replaced(self.traits, max_ttl=session_client.session_timeout)
                 store._usual = ttl if at_most else 0.0
 
     def _on_session(self, timeout: float) -> None:
         """Called on the connection's thread, with the time that the servers have granted the session."""
-        self.traits = replaced(self.traits, max_ttl=min(self._link.session_timeout, timeout))
+        self.traits = replaced(self.traits, max_ttl=min(self._session_client.session_timeout, timeout))
 
     def node_of(self, id: str) -> str | None:
         """The path of a claim's node, if it stands in the present session; for guards that check it."""
         own = self._ledger.claims.get(id)
-        return own.path if own is not None and own.stands_in(self._link.session) else None
+        return own.path if own is not None and own.stands_in(self._session_client.session) else None
 
     # ---- housekeeping ------------------------------------------------------------------
 
     def on_doubt(self, call: Callable[[], None]) -> None:
-        self._link.on_doubt.append(call)
+        self._session_client.on_doubt.append(call)
 
     def on_session_shortened(self, call: Callable[[float, float], None]) -> None:
-        self._link.on_session_shortened.append(call)
+        self._session_client.on_session_shortened.append(call)
 
     def on_session_lost(self, call: Callable[[Collection[str] | None], None]) -> None:
-        self._link.on_session_lost.append(call)
+        self._session_client.on_session_lost.append(call)
 
     def inside(self) -> bool:
-        return self._link.inside()
+        return self._session_client.inside()
 
     def blocking(self) -> Store:
         return self if self._twin is None else self._twin
@@ -110,11 +111,11 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
             self._ledger.after_fork()
             self._queue_reads.after_fork()
             self._send_slots.after_fork()
-            self._link.after_fork()
+            self._session_client.after_fork()
 
     async def close(self) -> None:
         """End the session: every claim of this client is gone at once."""
-        await self._link.close(self._runtime)
+        await self._session_client.close(self._runtime)
 
 
 def _called(call: Callable[[float], None] | None, timeout: float) -> None:

@@ -27,8 +27,8 @@ class Tombstones:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._link = calls.link
-        self._paths = calls.link.paths
+        self._session_client = calls.session_client
+        self._paths = calls.session_client.paths
         self._swept = float("-inf")
 
     async def find(self, id: str, deadline: Deadline) -> tuple[str, float] | None:
@@ -55,7 +55,7 @@ class Tombstones:
         return self._create(path, ["", life]), requests.set_data(path, _encoded(["", life]))
 
     def _create(self, path: str, note: list[Any]) -> Request:
-        return requests.create_in_multi(path, _encoded(note), self._link.address.acl)
+        return requests.create_in_multi(path, _encoded(note), self._session_client.address.acl)
 
     async def prepare(self, deadline: Deadline) -> None:
         """Make the folder: a `multi` cannot tell which of its parts lacked one."""
@@ -65,7 +65,7 @@ class Tombstones:
         """Remove the notes whose time is over, and what they stand for; at most once a minute, and some of
         them if `few`.
         """
-        now = self._link.now()
+        now = self._session_client.now()
         if now < self._swept + SWEEP_EVERY:
             return
         self._swept = now

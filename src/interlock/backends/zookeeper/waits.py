@@ -21,10 +21,10 @@ from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.claims import Claims
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.link import Answer
 from interlock.backends.zookeeper.own_claims import FolderCrowd, OwnClaim
 from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
+from interlock.backends.zookeeper.session_client import Answer
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
 
@@ -47,11 +47,11 @@ class Waits(Claims):
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = within(self._calls, timeout)
         own = self._ledger.claims.get(claim.id)
-        if own is None or not own.stands_in(self._link.session):
-            pause = EMPTYING if self._paths.folder(claim.resource) in self._link.worn else UNKNOWN
+        if own is None or not own.stands_in(self._session_client.session):
+            pause = EMPTYING if self._paths.folder(claim.resource) in self._session_client.worn else UNKNOWN
             await self._runtime.wait(self._runtime.signal(), min(deadline.left(), pause))
             return None
-        bell = self._link.new_bell(self._runtime.signal())
+        bell = self._session_client.new_bell(self._runtime.signal())
         try:
             if busy is None:
                 await self._until_removed(own, bell, deadline)
@@ -65,7 +65,7 @@ class Waits(Claims):
             raise
         finally:
             if bell.paths:
-                self._link.forget_watcher(bell, bell.paths)
+                self._session_client.forget_watcher(bell, bell.paths)
 
     async def _until_removed(self, own: OwnClaim, bell: Bell, deadline: Deadline) -> None:
         """Wait until the node of a holder is gone."""
@@ -80,7 +80,7 @@ class Waits(Claims):
         stand any more.
         """
         # Otherwise its session has ended, or it was removed.
-        while own.stands_in(self._link.session) and self._ledger.claims.get(own.claim.id) is own:
+        while own.stands_in(self._session_client.session) and self._ledger.claims.get(own.claim.id) is own:
             called = self._ledger.behind_ours(own, self._runtime.signal)
             if called is None:
                 return True
@@ -108,7 +108,9 @@ class Waits(Claims):
 
     def _stands(self, own: OwnClaim, bell: Bell) -> bool:
         """Whether the claim stands in the present session, as far as is known."""
-        return not bell.broken and own.path not in bell.deleted and own.stands_in(self._link.session)
+        return (
+            not bell.broken and own.path not in bell.deleted and own.stands_in(self._session_client.session)
+        )
 
     def _heard(self, bell: Bell, paths: Iterable[str], answers: Sequence[Answer]) -> None:
         """Note which of the nodes that were to be watched are gone: they have no watch."""

@@ -8,8 +8,8 @@ an executor stands between a reply and its caller, and watch events and replies 
 the server sent them.
 
 What kazoo hides is taken from two of its methods. `_connect` knows the negotiated timeout; `_send_ping` is
-called when nothing was sent for a third of it, and there the link writes to a node of the session's own,
-because a ping proves nothing (see `deadline_rule`).
+called when nothing was sent for a third of it, and there we write to a node of the session's
+own, because a ping proves nothing (see `deadline_rule`).
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ REFUSING = (
 class Answer:
     """The future that kazoo settles when a request is answered, on the thread of the connection."""
 
-    __slots__ = ("_link", "_request", "_sent", "done", "error", "signal", "then", "value")
+    __slots__ = ("_request", "_sent", "_session_client", "done", "error", "signal", "then", "value")
 
-    def __init__(self, link: Link, request: Request, signal: Signal | None = None) -> None:
-        self._link = link
+    def __init__(self, session_client: SessionClient, request: Request, signal: Signal | None = None) -> None:
+        self._session_client = session_client
         # Before it is sent: a slow way to the server must shorten a lease, not lengthen it. None for what is
         # no write.
-        self._sent = link.now() if request.type in requests.WRITES else None
+        self._sent = session_client.now() if request.type in requests.WRITES else None
         self._request = request
         self.signal = signal
         self.then: Callable[[Answer], None] | None = None  # called at the end, on the connection's thread
@@ -84,11 +84,11 @@ class Answer:
 
     def set(self, value: Any = None) -> None:
         if not requests.answers(self._request, value):
-            self.set_exception(unreadable(self._link.place, "it is of another kind"))
+            self.set_exception(unreadable(self._session_client.place, "it is of another kind"))
             return
         self.value = value
         if self._sent is not None:
-            self._link.confirmed(self._request.type, self._sent, value)
+            self._session_client.confirmed(self._request.type, self._sent, value)
         self._end()
 
     def set_exception(self, error: Exception) -> None:
@@ -108,7 +108,7 @@ class Answer:
     def get(self) -> Any:
         """The value; raises the error of interlock for any other answer."""
         if self.error is not None:
-            raise translated(self._link.place, self.error)
+            raise translated(self._session_client.place, self.error)
         return self.value
 
 
@@ -121,16 +121,21 @@ class Beat(Answer):
     __slots__ = ("_parents_made", "_session")
 
     def __init__(
-        self, link: Link, request: Request, session: Session, signal: Signal | None, again: bool
+        self,
+        session_client: SessionClient,
+        request: Request,
+        session: Session,
+        signal: Signal | None,
+        again: bool,
     ) -> None:
-        super().__init__(link, request, signal)
+        super().__init__(session_client, request, signal)
         self._session = session
         self._parents_made = again
 
     def _end(self) -> None:
         self._session.node_made = self.error is None or self.failed(NodeExists)
         if self.failed(NoNode) and not self._parents_made:
-            self._link.beat(self._session, self.signal, again=True)
+            self._session_client.beat(self._session, self.signal, again=True)
         else:
             super()._end()
 
@@ -172,7 +177,7 @@ class Session:
             self.size -= self.ids.pop(id, 0)
 
 
-class Link:
+class SessionClient:
     """The session of one client; its stores for tasks and for plain threads share it."""
 
     now = staticmethod(clock.now)
