@@ -18,6 +18,15 @@ a run with real processes. So histories of several processes can be read togethe
     broken     fail              a promise of one synchronizer was broken; which is in `error`
     fault      invoke ok         began or healed: `error` says which; pause, resume, kill name the process
     heal       ok                the last fault has healed: from here on everybody must get on
+
+The scenarios of `interlock.lab` also write down what the store and the bodies did. `run` says in which run of
+a scenario a record was written, `line` which line of the shown program was being executed.
+
+    hold       ok fail           a store, by its own word: `holder` stands in it with `token` until `deadline`;
+                                 fail: it does no more (why in `error`: lapsed, released)
+    promote    ok                a store became the one that decides
+    body       ok fail           the holder's work is done, or was stopped (why in `error`)
+    measure    ok                the number in `amount` is what `attempt` names
 """
 
 from __future__ import annotations
@@ -49,6 +58,10 @@ class Record:
     capacity: int = 1
     value: int = 0
     error: str = ""
+    run: str = ""
+    holder: str = ""
+    line: int = 0
+    amount: float = 0.0
 
     def pack(self) -> str:
         """One line of JSON; fields that say nothing are left out."""

@@ -1,0 +1,323 @@
+"""What is true of one run of a scenario: who held, who believed, who worked, and where that was wrong.
+
+The bands of the picture, the sentences of the verdict and the exit code are made from a `Run` alone, so they
+cannot differ. Pure: a history that was kept is judged again by newer code.
+
+- A client is *at work* from its grant to the end of its body, less the time in which its process was paused.
+- A write is *late* if its writer had no lease in any store, or if a newer holder had one.
+- **Harm** (red): the resource accepted a late write, while two bodies were at work or one worked without a
+  lease. A write can be late without an overlap: its writer woke up after the next holder had finished.
+- **Wrong without harm** (yellow): a body is inside without a lease, and nothing late was accepted.
+- **Mistaken** (orange): a holder believes that it holds, and no store says so.
+- **Stuck**: a client asked, and never got in although nobody was alive to hold the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+
+from interlock.lab.spans import Span, Spans, covers, intersect, subtract, total, union
+from interlock.lab.texts import Text
+from interlock.testing.history import Record
+
+SHORT_WAIT = 0.02  # seconds; a wait that is shorter is not drawn
+SHORT_BAND = 0.003  # seconds; a release and its record are that far apart
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLease:
+    """The time in which one store says that somebody holds."""
+
+    store: str
+    holder: str
+    token: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What was done to a process or to the network, and for how long."""
+
+    process: str
+    what: str
+    span: Span
+
+    @property
+    def stops_its_process(self) -> bool:
+        return self.what in ("paused", "killed")
+
+
+class Run:
+    """One run of a scenario, with times in seconds since its first record."""
+
+    def __init__(self, name: str, records: Iterable[Record], ttl: float) -> None:
+        self.name, self.ttl = name, ttl
+        self.records: Sequence[Record] = _from_zero(sorted(records, key=lambda record: record.time))
+        self.end: float = self.records[-1].time if self.records else 0.0
+        self.stores = _processes(self.records, "hold")
+        self.clients = sorted({*_processes(self.records, "acquire"), *_processes(self.records, "grant")})
+        self.leases: list[StoreLease] = [lease for store in self.stores for lease in self._leases_of(store)]
+        self.belief: dict[str, Spans] = {}
+        self.body: dict[str, Spans] = {}
+        self.waits: dict[str, Spans] = {}
+        self.refused: list[Record] = []  # calls that ended without a lease
+        self.told: list[tuple[str, float]] = []  # who learned that its lease was lost, and when it ended
+        self.still_waiting: dict[str, float] = {}  # who never got an answer, since when
+        for client in self.clients:
+            self._read_client(client)
+        self.faults: list[Fault] = self._faults()
+
+    # -- reading the records ---------------------------------------------------------------------
+
+    def _of(self, process: str, *calls: str) -> list[Record]:
+        return [record for record in self.records if record.process == process and record.call in calls]
+
+    def _leases_of(self, store: str) -> list[StoreLease]:
+        found: list[StoreLease] = []
+        holder, token, start, end = "", 0, 0.0, 0.0
+        for record in self._of(store, "hold"):
+            if holder and (record.kind != "ok" or record.holder != holder):
+                found.append(StoreLease(store, holder, token, (start, max(start, min(record.time, end)))))
+                holder = ""
+            if record.kind == "ok":
+                if not holder:
+                    holder, token, start = record.holder, record.token, record.time
+                end = min(self.end, record.deadline) if record.deadline else self.end
+        if holder:
+            found.append(StoreLease(store, holder, token, (start, max(start, min(end, self.end)))))
+        return found
+
+    def _read_client(self, client: str) -> None:
+        """A belief ends when the holder lets go, and before that at the last deadline that it knew."""
+        belief, body, waits = list[Span](), list[Span](), list[Span]()
+        asked: float | None = None
+        began: float | None = None  # since when it believes
+        inside: float | None = None  # since when its body works
+        deadline = 0.0
+        for record in self._of(client, "acquire", "grant", "renew", "body", "end", "fault"):
+            time = record.time
+            killed = record.call == "fault" and record.error == "killed"
+            if record.call == "acquire" and record.kind == "invoke":
+                asked = time
+            elif record.call == "acquire" and asked is not None:
+                waits.append((asked, time))
+                self.refused.append(record)
+                asked = None
+            elif record.call == "grant":
+                waits.append((time if asked is None else asked, time))
+                asked, began, inside, deadline = None, time, time, record.deadline
+            elif record.call == "renew" and record.kind == "ok":
+                deadline = record.deadline
+            if killed and asked is not None:
+                waits.append((asked, time))
+                asked = None
+            if inside is not None and (record.call == "body" or killed):
+                body.append((inside, time))
+                inside = None
+            if began is not None and (record.call == "end" or killed):
+                until = body[-1][1] if body and record.kind == "ok" and not killed else time
+                belief.append((began, max(began, min(until, deadline) if deadline else until)))
+                if record.call == "end" and record.kind == "info":
+                    self.told.append((client, belief[-1][1]))
+                began = None
+        if began is not None:
+            belief.append((began, max(began, min(self.end, deadline) if deadline else self.end)))
+        if inside is not None:
+            body.append((inside, self.end))
+        if asked is not None:
+            waits.append((asked, self.end))
+            self.still_waiting[client] = asked
+        self.belief[client], self.body[client] = belief, body
+        self.waits[client] = [wait for wait in waits if wait[1] - wait[0] > SHORT_WAIT]
+
+    def _faults(self) -> list[Fault]:
+        begun: dict[tuple[str, str], Record] = {}
+        found: list[Fault] = []
+        for record in self.records:
+            if record.call != "fault":
+                continue
+            key = record.process, record.attempt
+            if record.kind == "invoke":
+                begun[key] = record
+            elif key in begun:
+                start = begun.pop(key)
+                found.append(Fault(record.process, start.error, (start.time, record.time)))
+        found += [Fault(one.process, one.error, (one.time, self.end)) for one in begun.values()]
+        return sorted(found, key=lambda fault: fault.span)
+
+    # -- what is true ----------------------------------------------------------------------------
+
+    def lease(self, client: str) -> Spans:
+        """When any store said that this client holds."""
+        return union([lease.span for lease in self.leases if lease.holder == client])
+
+    def awake(self, client: str) -> Spans:
+        """When its body was at work: a body that is paused does no work."""
+        return subtract(
+            self.body[client],
+            [fault.span for fault in self.faults if fault.process == client and fault.stops_its_process],
+        )
+
+    def mistaken(self, client: str) -> Spans:
+        """When it believed that it held, and no store said so."""
+        return subtract(self.belief[client], self.lease(client)) if self.stores else []
+
+    def writes(self, kind: str = "ok") -> list[Record]:
+        """Writes that the resource accepted (ok) or refused (fail)."""
+        return [record for record in self.records if record.call == "accept" and record.kind == kind]
+
+    def late_writes(self, kind: str = "ok") -> list[Record]:
+        """Writes of a client that had no lease, or beside a newer holder."""
+        return [write for write in self.writes(kind) if self._is_late(write)] if self.stores else []
+
+    def _is_late(self, write: Record) -> bool:
+        own = [lease.span for lease in self.leases if lease.holder == write.holder]
+        entered = max((start for start, _ in own if start <= write.time), default=-1.0)
+        newer = [
+            lease.span for lease in self.leases if lease.holder != write.holder and lease.span[0] > entered
+        ]
+        return covers(newer, write.time) or not covers(own, write.time)
+
+    @cached_property
+    def two_at_work(self) -> Spans:
+        """When two bodies worked at once."""
+        awake = {client: self.awake(client) for client in self.clients}
+        return union(*(intersect(awake[one], awake[other]) for one, other in combinations(self.clients, 2)))
+
+    @cached_property
+    def harm(self) -> Spans:
+        """Two bodies at work, or one without a lease, and the resource accepted what came too late."""
+        late = [write.time for write in self.late_writes("ok")]
+        without_lease = union(*(subtract(self.awake(client), self.lease(client)) for client in self.clients))
+        return union(
+            span for span in self.two_at_work + without_lease if any(covers([span], time) for time in late)
+        )
+
+    @cached_property
+    def wrong_without_harm(self) -> Spans:
+        """A body is inside without a lease, and nothing comes of it."""
+        if not self.stores:
+            return []
+        wrong = union(*(subtract(self.body[client], self.lease(client)) for client in self.clients))
+        return [(start, end) for start, end in subtract(wrong, self.harm) if end - start > SHORT_BAND]
+
+    @cached_property
+    def lost_updates(self) -> int:
+        """How many accepted writes of a counter were undone by another that had read the same number."""
+        values = [write.value for write in self.writes("ok") if write.value]
+        return len(values) - len(set(values))
+
+    def knew_before(self) -> list[tuple[str, Span]]:
+        """Holders that were told: from the end by their own clock to the end in the first store."""
+        found: list[tuple[str, Span]] = []
+        for client, known in self.told:
+            own = [lease.span[1] for lease in self.leases if lease.holder == client]
+            ends = [end for end in own if end >= known]
+            found += [(client, (known, min(ends)))] if ends else []
+        return found
+
+    def measures(self) -> dict[str, float]:
+        """The numbers that the run measured, by their name; the last of each."""
+        return {record.attempt: record.amount for record in self.records if record.call == "measure"}
+
+    def tokens(self) -> list[int]:
+        """The tokens of all grants, in the order of time."""
+        return [record.token for record in self.records if record.call == "grant" and record.token]
+
+    def granted(self, client: str) -> bool:
+        return any(record.call == "grant" and record.process == client for record in self.records)
+
+    def stuck(self, client: str, ttls: float = 2.0) -> bool:
+        """Whether it asked for so many ttls, was awake, and never got in."""
+        since = self.still_waiting.get(client)
+        waits = [*self.waits.get(client, []), *([(since, self.end)] if since is not None else [])]
+        return not self.granted(client) and any(end - start >= ttls * self.ttl for start, end in waits)
+
+    # -- sentences -------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, str]:
+        """The numbers that captions may name."""
+        margins = self.knew_before()
+        waits = [end - start for spans in self.waits.values() for start, end in spans]
+        return {
+            "overlap": seconds(total(intersect(self.harm, self.two_at_work))),
+            "wrong": seconds(sum(total(self.mistaken(client)) for client in self.clients)),
+            "late": str(len(self.late_writes("ok"))),
+            "refused": str(len(self.writes("fail"))),
+            "lost": str(self.lost_updates),
+            "margin": seconds(total([margins[0][1]])) if margins else "",
+            "waited": seconds(max(waits, default=0.0)),
+            "ttl": seconds(self.ttl),
+            **{name: f"{value:,.3g}" for name, value in self.measures().items()},
+        }
+
+    def verdict(self) -> Text:
+        """One sentence about the whole run."""
+        late, refused = len(self.late_writes("ok")), self.late_writes("fail")
+        writes = Text("1 late write" if late == 1 else f"{late} late writes", f"{late} 次迟到的写入")
+        if overlap := total(intersect(self.harm, self.two_at_work)):
+            return Text(
+                f"Two at work at once for {seconds(overlap)}; {writes.en} accepted.",
+                f"两个任务同时工作 {seconds(overlap)}；接受了 {writes.zh}。",
+            )
+        if late:
+            return Text(f"{writes.en} accepted.", f"接受了 {writes.zh}。")
+        if self.lost_updates:
+            lost = self.lost_updates
+            return Text("1 update lost." if lost == 1 else f"{lost} updates lost.", f"丢失了 {lost} 次更新。")
+        stuck = [client for client in self.clients if self.stuck(client)]
+        if stuck:
+            waited = seconds(max(end - start for client in stuck for start, end in self.waits[client]))
+            return Text(f"Nobody got in for {waited}.", f"{waited} 内没有人能进入。")
+        if not self.told:
+            return Text("Never two at work.", "始终只有一个在工作。")
+        end = (
+            Text("its late write was refused", "它迟到的写入被拒绝")
+            if refused
+            else Text("it was told before its next write", "它在下一次写入之前得知")
+        )
+        # For a moment after a pause nobody can prevent it; so it is said.
+        if awake := total(self.two_at_work):
+            return Text(
+                f"No harm: a late body was awake for {seconds(awake)}; {end.en}.",
+                f"无害：迟到的任务醒着 {seconds(awake)}；{end.zh}。",
+            )
+        return Text(
+            f"Never two at work: the holder lost its lease, and {end.en}.",
+            f"始终只有一个在工作：持有者失去租约，{end.zh}。",
+        )
+
+
+def seconds(value: float) -> str:
+    """A duration as people read it."""
+    if value < 0.001:
+        return "< 1 ms"
+    if value < 0.0995:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def runs(records: Iterable[Record], ttl: float) -> dict[str, Run]:
+    """The runs of one scenario's history, by name, in the order in which they began."""
+    parts: dict[str, list[Record]] = {}
+    for record in records:
+        parts.setdefault(record.run, []).append(record)
+    return {name: Run(name, part, ttl) for name, part in parts.items()}
+
+
+def _from_zero(records: list[Record]) -> list[Record]:
+    """The same records, with times that count from the first."""
+    if not records:
+        return []
+    zero = records[0].time
+    return [
+        replace(record, time=record.time - zero, deadline=record.deadline - zero if record.deadline else 0.0)
+        for record in records
+    ]
+
+
+def _processes(records: Iterable[Record], call: str) -> list[str]:
+    return list(dict.fromkeys(record.process for record in records if record.call == call))
