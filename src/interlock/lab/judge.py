@@ -50,6 +50,84 @@ class Fault:
         return self.what in ("paused", "killed")
 
 
+class ClientRecords:
+    """What one client did: when it waited, believed that it held, and worked.
+
+    A belief ends when the holder lets go, and before that at the last deadline that it knew.
+    """
+
+    CALLS = ("acquire", "grant", "renew", "body", "end", "fault")
+
+    def __init__(self, records: Iterable[Record], run_end: float) -> None:
+        self.belief, self.body, self.waits = list[Span](), list[Span](), list[Span]()
+        self.refused: list[Record] = []  # calls that ended without a lease
+        self.told: list[float] = []  # when leases ended whose loss it was told of
+        self.asked: float | None = None  # since when it waits
+        self._believes: float | None = None
+        self._works: float | None = None
+        self._deadline = 0.0
+        for record in records:
+            getattr(self, f"_on_{record.call}")(record)
+        self._close(run_end)
+
+    def _close(self, run_end: float) -> None:
+        """What has not ended lasts until the end of the run."""
+        if self._believes is not None:
+            self._end_belief(run_end)
+        if self._works is not None:
+            self.body.append((self._works, run_end))
+        if self.asked is not None:
+            self.waits.append((self.asked, run_end))
+
+    def _on_acquire(self, record: Record) -> None:
+        if record.kind == "invoke":
+            self.asked = record.time
+        elif self.asked is not None:
+            self._end_wait(record.time)
+            self.refused.append(record)
+
+    def _on_grant(self, record: Record) -> None:
+        self._end_wait(record.time)
+        self._believes = self._works = record.time
+        self._deadline = record.deadline
+
+    def _on_renew(self, record: Record) -> None:
+        if record.kind == "ok":
+            self._deadline = record.deadline
+
+    def _on_body(self, record: Record) -> None:
+        if self._works is not None:
+            self.body.append((self._works, record.time))
+            self._works = None
+
+    def _on_end(self, record: Record) -> None:
+        if self._believes is None:
+            return
+        # One that releases believes no more once its work is done.
+        done = record.kind == "ok" and bool(self.body)
+        self._end_belief(self.body[-1][1] if done else record.time)
+        if record.kind == "info":
+            self.told.append(self.belief[-1][1])
+
+    def _on_fault(self, record: Record) -> None:
+        if record.error == "killed":
+            self._end_wait(record.time)
+            self._on_body(record)
+            if self._believes is not None:
+                self._end_belief(record.time)
+
+    def _end_wait(self, time: float) -> None:
+        if self.asked is not None:
+            self.waits.append((self.asked, time))
+            self.asked = None
+
+    def _end_belief(self, until: float) -> None:
+        assert self._believes is not None
+        known = min(until, self._deadline) if self._deadline else until
+        self.belief.append((self._believes, max(self._believes, known)))
+        self._believes = None
+
+
 class Run:
     """One run of a scenario, with times in seconds since its first record."""
 
@@ -91,47 +169,14 @@ class Run:
         return found
 
     def _read_client(self, client: str) -> None:
-        """A belief ends when the holder lets go, and before that at the last deadline that it knew."""
-        belief, body, waits = list[Span](), list[Span](), list[Span]()
-        asked: float | None = None
-        began: float | None = None  # since when it believes
-        inside: float | None = None  # since when its body works
-        deadline = 0.0
-        for record in self._of(client, "acquire", "grant", "renew", "body", "end", "fault"):
-            time = record.time
-            killed = record.call == "fault" and record.error == "killed"
-            if record.call == "acquire" and record.kind == "invoke":
-                asked = time
-            elif record.call == "acquire" and asked is not None:
-                waits.append((asked, time))
-                self.refused.append(record)
-                asked = None
-            elif record.call == "grant":
-                waits.append((time if asked is None else asked, time))
-                asked, began, inside, deadline = None, time, time, record.deadline
-            elif record.call == "renew" and record.kind == "ok":
-                deadline = record.deadline
-            if killed and asked is not None:
-                waits.append((asked, time))
-                asked = None
-            if inside is not None and (record.call == "body" or killed):
-                body.append((inside, time))
-                inside = None
-            if began is not None and (record.call == "end" or killed):
-                until = body[-1][1] if body and record.kind == "ok" and not killed else time
-                belief.append((began, max(began, min(until, deadline) if deadline else until)))
-                if record.call == "end" and record.kind == "info":
-                    self.told.append((client, belief[-1][1]))
-                began = None
-        if began is not None:
-            belief.append((began, max(began, min(self.end, deadline) if deadline else self.end)))
-        if inside is not None:
-            body.append((inside, self.end))
-        if asked is not None:
-            waits.append((asked, self.end))
-            self.still_waiting[client] = asked
-        self.belief[client], self.body[client] = belief, body
-        self.waits[client] = [wait for wait in waits if wait[1] - wait[0] > SHORT_WAIT]
+        """Take over what the records of one client say."""
+        read = ClientRecords(self._of(client, *ClientRecords.CALLS), self.end)
+        self.belief[client], self.body[client] = read.belief, read.body
+        self.waits[client] = [wait for wait in read.waits if wait[1] - wait[0] > SHORT_WAIT]
+        self.refused += read.refused
+        self.told += [(client, time) for time in read.told]
+        if read.asked is not None:
+            self.still_waiting[client] = read.asked
 
     def _faults(self) -> list[Fault]:
         begun: dict[tuple[str, str], Record] = {}

@@ -22,7 +22,7 @@ a run with real processes. So histories of several processes can be read togethe
 The scenarios of `interlock.lab` also write down what the store and the bodies did. `run` says in which run of
 a scenario a record was written, `line` which line of the shown program was being executed.
 
-    hold       ok fail           a store, by its own word: `holder` stands in it with `token` until `deadline`;
+    hold       ok fail           a store's own word: `holder` stands in it with `token` until `deadline`;
                                  fail: it does no more (why in `error`: lapsed, released)
     promote    ok                a store became the one that decides
     body       ok fail           the holder's work is done, or was stopped (why in `error`)

@@ -1,0 +1,46 @@
+"""The servers of scenarios, by the name of their kind: each run gets its own, or a scenario none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How servers of one kind are made, and which packages of Debian they come in."""
+
+    make: Callable[[], Any]
+    packages: tuple[str, ...]
+    extra: str  # of interlock, with the client library
+    program: str  # that tells its version, or nothing
+
+
+def _from(module: str, name: str, *args: Any, **options: Any) -> Callable[[], Any]:
+    def make() -> Any:
+        return getattr(import_module(f"interlock.testing.servers.{module}"), name)(*args, **options)
+
+    return make
+
+
+KINDS: dict[str, Kind] = {
+    "none": Kind(lambda: None, (), "", ""),
+    "redis": Kind(_from("redis", "Server"), ("redis-server",), "redis", "redis-server"),
+    "redis-durable": Kind(_from("redis", "Server", *DURABLE), ("redis-server",), "redis", "redis-server"),
+    "redis-clock": Kind(
+        _from("clock", "ClockedServer"), ("redis-server", "gcc", "libc6-dev"), "redis", "redis-server"
+    ),
+    "sentinel": Kind(_from("sentinel", "SentinelSet"), ("redis-server",), "redis", "redis-server"),
+    "redlock": Kind(_from("redlock", "Servers", 5, *DURABLE), ("redis-server",), "redis", "redis-server"),
+    "redlock-forgetful": Kind(_from("redlock", "Servers", 5), ("redis-server",), "redis", "redis-server"),
+    "zookeeper": Kind(
+        _from("zookeeper", "Ensemble"), ("default-jre-headless", "zookeeper"), "zookeeper", "zookeeper"
+    ),
+    "etcd": Kind(_from("etcd", "EtcdCluster"), ("etcd-server", "etcd-client"), "etcd", "etcd"),
+    "postgresql": Kind(_from("postgresql", "Server"), ("postgresql",), "postgresql", "postgres"),
+    "mysql": Kind(_from("mysql", "Server"), ("mariadb-server",), "mysql", "mariadbd"),
+}

@@ -1,0 +1,109 @@
+"""The store's truth: a thread that asks a store again and again who holds, and writes down each change.
+
+A witness asks beside the clients, on a connection of its own. A new holder is dated by the time to live that
+the store still gives it, not by the time of the question, which is later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from interlock._support import clock
+from interlock.errors import InterlockError
+from interlock.lab.resource import Log
+
+PAUSE_S = 0.003  # seconds between two questions
+MOVED_S = 0.02  # seconds by which a deadline must have moved to be a renewal
+
+
+class Held(NamedTuple):
+    """What a store answers: who holds, for how long still, and since how long."""
+
+    holder: str
+    left: float = 0.0  # seconds; 0: the store knows of no end
+    age: float = 0.0  # seconds since the holder was granted or renewed
+    token: int = 0
+
+
+Look = Callable[[], Held | None]
+
+
+class Witness(threading.Thread):
+    """Writes `hold` records of one store until it is stopped."""
+
+    def __init__(self, store: str, look: Look, log: Log) -> None:
+        super().__init__(name=f"witness of {store}", daemon=True)
+        self._store, self._look, self._log = store, look, log
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        known: Held | None = None
+        deadline = 0.0
+        while not self._over.wait(PAUSE_S):
+            asked = clock.now()
+            try:
+                found = self._look()
+            except Exception:
+                continue  # the store is away: it says nothing, and what it said last counts
+            now = clock.now()
+            until = now + found.left if found and found.left else 0.0
+            if found and (known is None or found.holder != known.holder or until - deadline > MOVED_S):
+                when = now - found.age if found.age else asked
+                self._note("ok", when, found, until)
+                known, deadline = found, until
+            elif known and not found:
+                lapsed = deadline and now >= deadline - MOVED_S
+                when = min(now, deadline) if lapsed else asked
+                self._note("fail", when, known, 0.0, error="lapsed" if lapsed else "released")
+                known, deadline = None, 0.0
+
+    def _note(self, kind: Any, when: float, held: Held, deadline: float, **rest: Any) -> None:
+        said = {"process": self._store, "holder": held.holder, "token": held.token, "deadline": deadline}
+        self._log.add("hold", kind, at=when, **said, **rest)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def redis_key(port: int, key: str, ttl: float, host: str = "127.0.0.1") -> Look:
+    """Read the value of a key on one Redis server: the name, or the claim, of its holder."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    quick: dict[str, Any] = {"socket_timeout": 0.3, "socket_connect_timeout": 0.3}
+    server = redis.Redis(host, port, decode_responses=True, retry=Retry(NoBackoff(), 0), **quick)
+
+    def look() -> Held | None:
+        pipeline: Any = server.pipeline(transaction=True)
+        answers = pipeline.get(key).pttl(key).execute()
+        value, left = answers
+        if not value:
+            return None
+        # A naive lock keeps a name; interlock keeps a record, whose first lines are the claim and its token.
+        holder, *more = value.split("\n")
+        token = int(more[0]) if more and more[0].isdigit() else 0
+        if left < 0:
+            return Held(holder, token=token)
+        return Held(holder, left / 1000, max(0.0, ttl - left / 1000), token)
+
+    return look
+
+
+def store_of(url: str, key: str) -> Look:
+    """Ask any store of interlock, as an operator would; the holder is named by its claim."""
+    import interlock
+
+    client = interlock.connect(url)
+
+    def look() -> Held | None:
+        with suppress(InterlockError):
+            for standing in client.inspect(key).holders:
+                return Held(standing.id, standing.lapses_in, standing.age, standing.token)
+        return None
+
+    return look

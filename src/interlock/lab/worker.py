@@ -1,0 +1,222 @@
+"""A client of a scenario: one process that runs one program, and says what it does as it does it.
+
+The director starts it (`interlock.lab.crew`) and talks to it by lines: a word lets it go on from a point
+where it was told to stop. Its own lines are records of the history, with its own clock, which is one for all
+processes of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from interlock._support import clock
+from interlock.errors import InterlockError, LeaseLost, StaleToken
+from interlock.lab.resource import ResourceClient
+from interlock.testing.history import Kind
+
+if TYPE_CHECKING:
+    import redis
+
+    import interlock
+
+KEY = "report"
+"""The name that scenarios lock, and the counter that they work on."""
+FOLLOW_S = 0.003  # seconds between two looks at whether a lease was renewed
+RENEWED_S = 0.02  # seconds by which a deadline must have moved to be a renewal
+
+
+class Me:
+    """What the program of a scenario may do: ask servers, work on the resource, and tell what it believes.
+
+    `begins`, `inside` and `at` are the words of the lab; the rest of a program is a lock as people write it.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.name: str = order["name"]
+        self.ttl: float = order["ttl"]
+        self.settings: dict[str, Any] = order["settings"]
+        """What the scenario's `play` gave this client: the address of its server, how slow it is."""
+        self._stops_at = set(order["stops_at"])
+        self._resource = ResourceClient(order["resource"])
+        self._file: str = order["file"]
+        self._token = 0
+        self._inside = threading.Event()
+        self._mutex = threading.Lock()
+
+    # -- servers ---------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The URL of the deployment, for interlock."""
+        return str(self.settings["url"])
+
+    def redis(self, port: int | None = None, *, timeout: float | None = None) -> redis.Redis:
+        """A redis-py client that is connected and never retries; by default of the only server."""
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        server = redis.Redis(
+            host=self.settings.get("host", "127.0.0.1"),
+            port=self.settings["port"] if port is None else port,
+            decode_responses=True,
+            retry=Retry(NoBackoff(), 0),
+            **options,
+        )
+        server.ping()  # a later fault of the network must not hit the handshake
+        return server
+
+    def interlock(self, **options: Any) -> interlock.Client:
+        """A client of interlock that has reached its store."""
+        import interlock
+
+        options.setdefault("ttl", self.ttl)
+        client = interlock.connect(self.url, **options)
+        client.inspect(KEY)
+        return client
+
+    # -- the resource ----------------------------------------------------------------------------
+
+    def read(self, token: int = 0, counter: str = KEY) -> int:
+        """Read the counter that the lock protects; with a token, the resource may refuse."""
+        return self._resource.read(counter, token)
+
+    def write(self, value: int, token: int = 0, counter: str = KEY) -> None:
+        """Write the counter; with a token, the resource may raise `StaleToken`."""
+        line = self._line()
+        self._resource.write(counter, token, value, holder=self.name, line=line)
+
+    def think(self, seconds: float | None = None) -> None:
+        """Work for a while; how long is the scenario's choice for this client."""
+        self.at("thinking")
+        time.sleep(self.settings.get("thinks", 0.15) if seconds is None else seconds)
+
+    def add_one(self, token: int = 0) -> None:
+        """Read the counter, think, write one more."""
+        value = self.read(token)
+        self.think()
+        self.at("before the write")
+        self.write(value + 1, token)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def begins(self) -> None:
+        """Everything is connected: wait for the director, then ask for the lock."""
+        self._say("at", "ok", attempt="start")
+        self._heard()
+        self._say("acquire", "invoke")
+
+    def at(self, point: str) -> None:
+        """Stop here until the director lets this client go on, if it wanted that for this point, and once."""
+        if point in self._stops_at:
+            self._stops_at.discard(point)
+            self._say("at", "ok", attempt=point)
+            self._heard()
+
+    @contextmanager
+    def inside(self, lease: Any = None, *, token: int = 0, believes_for: float = 0.0) -> Iterator[None]:
+        """The client believes that it holds while this lasts: for good, for a while, or as its lease says."""
+        deadline = clock.now() + believes_for if believes_for else 0.0
+        if lease is not None:
+            token, deadline = lease.token, lease.deadline
+        self._token = token
+        self._inside.set()
+        attempt = "" if lease is None else lease.id
+        self._say("grant", "ok", token=token, deadline=deadline, attempt=attempt)
+        if lease is not None:
+            threading.Thread(target=self._follow, args=(lease, deadline), daemon=True).start()
+        try:
+            yield
+        except (InterlockError, StaleToken) as error:
+            self._say("body", "fail", error=type(error).__name__)
+            raise
+        except BaseException as error:
+            self._say("body", "fail", error=repr(error))
+            raise
+        else:
+            self._say("body", "ok")
+        finally:
+            self._inside.clear()
+
+    def renewed(self, believes_for: float) -> None:
+        """The program has renewed its lock by itself."""
+        self._say("renew", "ok", deadline=clock.now() + believes_for)
+
+    def refused(self, why: object) -> None:
+        """The program gave up: it has no lock."""
+        self._say("acquire", "fail", error=str(why))
+
+    def measured(self, name: str, amount: float) -> None:
+        """A number for the report."""
+        self._say("measure", "ok", attempt=name, amount=amount)
+
+    def note(self, text: str) -> None:
+        """Something that the picture may point at."""
+        self._say("note", "ok", error=text)
+
+    def _follow(self, lease: Any, deadline: float) -> None:
+        """Say when the holder's own deadline moves: its lease was renewed."""
+        while self._inside.is_set():
+            if lease.deadline - deadline > RENEWED_S:
+                deadline = lease.deadline
+                self._say("renew", "ok", token=lease.token, deadline=deadline)
+            time.sleep(FOLLOW_S)
+
+    def _say(self, call: str, kind: Kind, **rest: Any) -> None:
+        said = {"time": clock.now(), "call": call, "kind": kind, "line": self._line(), **rest}
+        with self._mutex:
+            print(json.dumps(said), flush=True)
+
+    def _line(self) -> int:
+        """The line of the program that is being executed; 0 outside of it."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            if frame.f_code.co_filename == self._file:
+                return frame.f_lineno
+            frame = frame.f_back
+        return 0
+
+    def _heard(self) -> str:
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit(0)  # the director has ended
+        return line.strip()
+
+    def ends(self, error: BaseException | None) -> None:
+        """Say how the program ended."""
+        if error is None:
+            if self._token or not self._inside.is_set():
+                self._say("end", "ok", token=self._token)
+        elif isinstance(error, LeaseLost):
+            self._say("end", "info", token=self._token, error=f"LeaseLost ({error.cause})")
+        elif isinstance(error, StaleToken):
+            self._say("end", "info", token=self._token, error="StaleToken")
+        else:
+            self._say("end", "info", token=self._token, error=f"{type(error).__name__}: {error}")
+
+
+def main(order: dict[str, Any]) -> None:
+    from interlock.lab.scenarios import load
+
+    program = load(order["scenario"]).programs[order["run"]]
+    me = Me({**order, "file": program.__code__.co_filename})
+    try:
+        program(me)
+    except Exception as error:
+        me.ends(error)
+        if not isinstance(error, InterlockError):
+            raise
+    else:
+        me.ends(None)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
