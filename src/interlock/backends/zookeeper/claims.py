@@ -164,8 +164,9 @@ class Claims(Operators, Releases):
             raise StoreUnfit(
                 f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
                 f"{self._session_client.place}, and with many more the servers could not read the "
-                f"end of its session, which names all of them, in the {most} bytes of their jute.maxbuffer; use "
-                "another client as well, or raise jute.maxbuffer on all servers, and name it in the URL (?jute_maxbuffer=)"
+                f"end of its session, which names all of them, in the {most} bytes of their jute.maxbuffer; "
+                "use another client as well, or raise jute.maxbuffer on all servers, and name it in the URL "
+                "(?jute_maxbuffer=)"
             )
         return size
 
@@ -180,8 +181,8 @@ class Claims(Operators, Releases):
         if slot is None:
             self._ledger.forget(claim.id)
             raise HeldUp(
-                f"{self._session_client.place}: not sent in {duration(seconds)}: too many claims of this client "
-                "are under way"
+                f"{self._session_client.place}: not sent in {duration(seconds)}: too many claims of this "
+                "client are under way"
             )
         try:
             if folder in self._session_client.folders:
