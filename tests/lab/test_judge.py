@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -107,6 +108,53 @@ def test_a_client_that_asks_for_two_ttls_and_never_gets_in_is_stuck() -> None:
     assert not Run("naive", granted, 1.0).stuck("B")
 
 
+def test_two_bodies_that_undo_each_other_do_harm_without_any_lock() -> None:
+    run = Run(
+        "naive",
+        [
+            record(0.0, "A", "grant"),
+            record(0.1, "B", "grant"),
+            wrote(0.5, "A", 1),
+            wrote(0.6, "B", 1),
+            record(0.7, "A", "body"),
+            record(0.8, "B", "body"),
+        ],
+        1.0,
+    )
+    assert [write.holder for write in run.lost_writes] == ["B"]
+    assert rounded(run.harm) == [(0.1, 0.7)]
+    assert run.verdict().en == "Two at work at once for 0.60 s; 1 update lost."
+
+
+def test_a_lock_of_a_client_that_died_keeps_everybody_out() -> None:
+    killed = [
+        held(0.0, "A", 0.0),  # a key without a ttl
+        record(0.0, "A", "grant"),
+        record(0.1, "B", "acquire", "invoke"),
+        record(0.5, "A", "fault", "invoke", attempt="1", error="killed"),
+        record(3.5, "director", "note"),
+    ]
+    run = Run("naive", killed, 1.0)
+    assert rounded(run.abandoned("A")) == [(0.5, 3.5)]
+    assert rounded(run.nobody_in) == [(0.5, 3.5)]
+    assert run.verdict().en == "Nobody got in for 3.00 s: the lock belonged to a client that was gone."
+    let_in = Run("ours", [*killed[:-1], held(1.5, "B", 2.5), record(1.5, "B", "grant"), killed[-1]], 1.0)
+    assert let_in.nobody_in == []
+
+
+def test_a_number_belongs_to_the_process_that_measured_it() -> None:
+    run = Run(
+        "naive",
+        [
+            record(0.0, "no lock", "measure", attempt="sold", amount=732.0),
+            record(0.1, "blind", "measure", attempt="sold", amount=246.0),
+        ],
+        1.0,
+    )
+    assert run.measures() == {"sold": 246.0}
+    assert run.measures("no lock") == {"sold": 732.0}
+
+
 def test_each_store_has_a_truth_of_its_own() -> None:
     run = Run("naive", [held(0.0, "A", 9.0, "left"), held(1.0, "B", 9.0, "right")], 1.0)
     assert run.stores == ["left", "right"]
@@ -140,6 +188,22 @@ def test_spans() -> None:
     assert total([(0.0, 1.0), (2.0, 2.5)]) == pytest.approx(1.5)
     assert covers([(0.0, 1.0)], 1.0)
     assert not covers([], 1.0)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_spans_are_cut_as_their_definition_says(seed: int) -> None:
+    chance = Random(seed)
+
+    def some() -> list[tuple[float, float]]:
+        starts = [float(chance.randrange(20)) for _ in range(chance.randrange(6))]
+        return [(start, start + chance.randint(1, 5)) for start in starts]
+
+    left, right = some(), some()
+    middles = [moment + 0.5 for moment in range(26)]
+    for moment in middles:
+        one, other = covers(left, moment), covers(right, moment)
+        assert covers(intersect(left, right), moment) == (one and other)
+        assert covers(subtract(left, right), moment) == (one and not other)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,18 @@ cannot differ. Pure: a history that was kept is judged again by newer code.
 
 - A client is *at work* from its grant to the end of its body, less the time in which its process was paused.
 - A write is *late* if its writer had no lease in any store, or if a newer holder had one.
-- **Harm** (red): the resource accepted a late write, while two bodies were at work or one worked without a
-  lease. A write can be late without an overlap: its writer woke up after the next holder had finished.
+- **Harm** (red): the resource accepted a late write, or one that undid another, while two bodies were at work
+  or one worked without a lease. A write can be late without an overlap: its writer woke up after the next
+  holder had finished.
 - **Wrong without harm** (yellow): a body is inside without a lease, and nothing late was accepted.
 - **Mistaken** (orange): a holder believes that it holds, and no store says so.
 - **Stuck**: a client asked, and never got in although nobody was alive to hold the lock.
+- **Abandoned**: a store names a holder that has died or gone, and will not be back.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -219,12 +222,33 @@ class Run:
         return [write for write in self.writes(kind) if self._is_late(write)] if self.stores else []
 
     def _is_late(self, write: Record) -> bool:
-        own = [lease.span for lease in self.leases if lease.holder == write.holder]
-        entered = max((start for start, _ in own if start <= write.time), default=-1.0)
-        newer = [
-            lease.span for lease in self.leases if lease.holder != write.holder and lease.span[0] > entered
-        ]
-        return covers(newer, write.time) or not covers(own, write.time)
+        at = write.time
+        near = [lease for lease in self._leases_about(at) if covers([lease.span], at)]
+        own = [lease for lease in near if lease.holder == write.holder]
+        if not own:
+            return True
+        entered = max(lease.span[0] for lease in self._leases_of_holder[write.holder] if lease.span[0] <= at)
+        return any(lease.holder != write.holder and lease.span[0] > entered for lease in near)
+
+    @cached_property
+    def _leases_of_holder(self) -> dict[str, list[StoreLease]]:
+        found: dict[str, list[StoreLease]] = {}
+        for lease in self.leases:
+            found.setdefault(lease.holder, []).append(lease)
+        return found
+
+    def _leases_about(self, time: float) -> list[StoreLease]:
+        """The lease of each store that began last before this moment: no other one of it can cover it."""
+        found: list[StoreLease] = []
+        for starts, leases in self._leases_by_start:
+            place = bisect_right(starts, time)
+            found += leases[max(0, place - 2) : place]  # two, because one may end where the next begins
+        return found
+
+    @cached_property
+    def _leases_by_start(self) -> list[tuple[list[float], list[StoreLease]]]:
+        by_store = [[lease for lease in self.leases if lease.store == store] for store in self.stores]
+        return [([lease.span[0] for lease in leases], leases) for leases in by_store]
 
     @cached_property
     def two_at_work(self) -> Spans:
@@ -234,9 +258,11 @@ class Run:
 
     @cached_property
     def harm(self) -> Spans:
-        """Two bodies at work, or one without a lease, and the resource accepted what came too late."""
-        late = [write.time for write in self.late_writes("ok")]
+        """Two bodies at work, or one without a lease, and the resource accepted what it should not have."""
+        late = [write.time for write in (*self.late_writes("ok"), *self.lost_writes)]
         without_lease = union(*(subtract(self.awake(client), self.lease(client)) for client in self.clients))
+        if not self.stores:
+            without_lease = []  # nobody has one
         return union(
             span for span in self.two_at_work + without_lease if any(covers([span], time) for time in late)
         )
@@ -250,10 +276,46 @@ class Run:
         return [(start, end) for start, end in subtract(wrong, self.harm) if end - start > SHORT_BAND]
 
     @cached_property
+    def lost_writes(self) -> list[Record]:
+        """Accepted writes of a counter that undid another: both had read the same number."""
+        seen: set[tuple[str, int]] = set()
+        found: list[Record] = []
+        for write in self.writes("ok"):
+            if write.value and (write.resource, write.value) in seen:
+                found.append(write)
+            seen.add((write.resource, write.value))
+        return found
+
+    @property
     def lost_updates(self) -> int:
         """How many accepted writes of a counter were undone by another that had read the same number."""
-        values = [write.value for write in self.writes("ok") if write.value]
-        return len(values) - len(set(values))
+        return len(self.lost_writes)
+
+    def gone(self, client: str) -> float | None:
+        """When it died or ended with a lease that nobody gave back; None while it may still come back."""
+        dead = [fault.span[0] for fault in self.faults if fault.process == client and fault.what == "killed"]
+        if dead:
+            return dead[-1]
+        if self.belief[client] and self.belief[client][-1][1] < self.end:
+            return self.belief[client][-1][1]
+        return None
+
+    def abandoned(self, client: str) -> Spans:
+        """When a store named it as the holder although it was gone."""
+        gone = self.gone(client)
+        if gone is None:
+            return []
+        return [(max(start, gone), end) for start, end in self.lease(client) if end > gone + SHORT_BAND]
+
+    @cached_property
+    def nobody_in(self) -> Spans:
+        """When somebody waited in vain, because the lock belonged to a client that was gone."""
+        waits = union(*(self._waits_in_vain(client) for client in self.clients if self.stuck(client)))
+        return intersect(waits, union(*(self.abandoned(client) for client in self.clients)))
+
+    def _waits_in_vain(self, client: str) -> Spans:
+        since = self.still_waiting.get(client)
+        return [*self.waits.get(client, []), *([(since, self.end)] if since is not None else [])]
 
     def knew_before(self) -> list[tuple[str, Span]]:
         """Holders that were told: from the end by their own clock to the end in the first store."""
@@ -264,9 +326,13 @@ class Run:
             found += [(client, (known, min(ends)))] if ends else []
         return found
 
-    def measures(self) -> dict[str, float]:
-        """The numbers that the run measured, by their name; the last of each."""
-        return {record.attempt: record.amount for record in self.records if record.call == "measure"}
+    def measures(self, process: str | None = None) -> dict[str, float]:
+        """The numbers that the run, or one process of it, measured, by their name; the last of each."""
+        return {
+            record.attempt: record.amount
+            for record in self.records
+            if record.call == "measure" and process in (None, record.process)
+        }
 
     def tokens(self) -> list[int]:
         """The tokens of all grants, in the order of time."""
@@ -277,8 +343,7 @@ class Run:
 
     def stuck(self, client: str, ttls: float = 2.0) -> bool:
         """Whether it asked for so many ttls, was awake, and never got in."""
-        since = self.still_waiting.get(client)
-        waits = [*self.waits.get(client, []), *([(since, self.end)] if since is not None else [])]
+        waits = self._waits_in_vain(client)
         return not self.granted(client) and any(end - start >= ttls * self.ttl for start, end in waits)
 
     # -- sentences -------------------------------------------------------------------------------
@@ -302,20 +367,25 @@ class Run:
     def verdict(self) -> Text:
         """One sentence about the whole run."""
         late, refused = len(self.late_writes("ok")), self.late_writes("fail")
-        writes = Text("1 late write" if late == 1 else f"{late} late writes", f"{late} 次迟到的写入")
+        done = _count(late, "late write", "迟到的写入", "accepted", "接受了")
+        lost = _count(self.lost_updates, "update", "更新", "lost", "丢失了")
         if overlap := total(intersect(self.harm, self.two_at_work)):
-            return Text(
-                f"Two at work at once for {seconds(overlap)}; {writes.en} accepted.",
-                f"两个任务同时工作 {seconds(overlap)}；接受了 {writes.zh}。",
+            at_once = Text(
+                f"Two at work at once for {seconds(overlap)}; ", f"两个任务同时工作 {seconds(overlap)}；"
             )
-        if late:
-            return Text(f"{writes.en} accepted.", f"接受了 {writes.zh}。")
-        if self.lost_updates:
-            lost = self.lost_updates
-            return Text("1 update lost." if lost == 1 else f"{lost} updates lost.", f"丢失了 {lost} 次更新。")
+            what = done if late else lost
+            return Text(at_once.en + what.en, at_once.zh + what.zh)
+        if late or self.lost_updates:
+            return done if late else lost
+        if self.nobody_in:
+            waited = seconds(total(self.nobody_in))
+            return Text(
+                f"Nobody got in for {waited}: the lock belonged to a client that was gone.",
+                f"{waited} 内没有人能进入：锁属于一个已经不在的客户端。",
+            )
         stuck = [client for client in self.clients if self.stuck(client)]
         if stuck:
-            waited = seconds(max(end - start for client in stuck for start, end in self.waits[client]))
+            waited = seconds(max(end - start for one in stuck for start, end in self._waits_in_vain(one)))
             return Text(f"Nobody got in for {waited}.", f"{waited} 内没有人能进入。")
         if not self.told:
             return Text("Never two at work.", "始终只有一个在工作。")
@@ -343,6 +413,12 @@ def seconds(value: float) -> str:
     if value < 0.0995:
         return f"{value * 1000:.0f} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def _count(number: int, noun_en: str, noun_zh: str, verb_en: str, verb_zh: str) -> Text:
+    """A sentence that counts."""
+    many = noun_en if number == 1 else f"{noun_en}s"
+    return Text(f"{number} {many} {verb_en}.", f"{verb_zh} {number} 次{noun_zh}。")
 
 
 def runs(records: Iterable[Record], ttl: float) -> dict[str, Run]:

@@ -72,6 +72,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """What a number is about that a run measured: its name for people, and its unit ("s" for a duration)."""
+
+    text: Text
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The lines of a program that matter, with the number of the first in its file."""
 
@@ -95,6 +103,12 @@ class Scenario(ABC):
     """The program of each run; see `RUN_NAMES`."""
     captions: ClassVar[tuple[Caption, ...]] = ()
     links: ClassVar[tuple[Link, ...]] = ()
+    measures: ClassVar[Mapping[str, Measure]] = {}
+    """The numbers that this scenario is about, by the `attempt` of their records; the report draws them."""
+    strategies: ClassVar[Mapping[str, Text]] = {}
+    """Ways that are compared within the runs, by the `process` of their measures; empty: the runs are compared."""
+    bound: ClassVar[str] = ""
+    """The measure that the first of `measures` must not exceed, such as the stock that is for sale."""
     ttl: ClassVar[float] = 1.0
     """Seconds; shown as "ten seconds, ten times faster". A busy machine stretches it."""
     takes: ClassVar[float] = 5.0

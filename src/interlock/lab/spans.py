@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -10,10 +11,19 @@ Spans: TypeAlias = list[Span]
 
 
 def intersect(left: Iterable[Span], right: Iterable[Span]) -> Spans:
-    """What both cover."""
-    others = list(right)
-    found = [(max(a, c), min(b, d)) for a, b in left for c, d in others]
-    return sorted((a, b) for a, b in found if b > a)
+    """What both cover. Linear in what is left after joining, because a soak has thousands of spans."""
+    ours, others = union(left), union(right)
+    found: Spans = []
+    i = j = 0
+    while i < len(ours) and j < len(others):
+        start, end = max(ours[i][0], others[j][0]), min(ours[i][1], others[j][1])
+        if end > start:
+            found.append((start, end))
+        if ours[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
 
 
 def union(*many: Iterable[Span]) -> Spans:
@@ -29,11 +39,19 @@ def union(*many: Iterable[Span]) -> Spans:
 
 def subtract(left: Iterable[Span], right: Iterable[Span]) -> Spans:
     """What the first cover and the second do not."""
-    rest = list(left)
-    for start, end in right:
-        parts = [part for a, b in rest for part in ((a, min(b, start)), (max(a, end), b))]
-        rest = [(a, b) for a, b in parts if b > a]
-    return rest
+    cuts = union(right)
+    found: Spans = []
+    for start, end in left:
+        first = max(0, bisect_right(cuts, (start, start)) - 1)
+        for cut_start, cut_end in cuts[first : bisect_right(cuts, (end, end))]:
+            if cut_end <= start:
+                continue
+            if cut_start > start:
+                found.append((start, min(cut_start, end)))
+            start = max(start, cut_end)
+        if end > start:
+            found.append((start, end))
+    return found
 
 
 def total(spans: Iterable[Span]) -> float:
