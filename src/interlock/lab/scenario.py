@@ -106,7 +106,7 @@ class Scenario(ABC):
     measures: ClassVar[Mapping[str, Measure]] = {}
     """The numbers that this scenario is about, by the `attempt` of their records; the report draws them."""
     strategies: ClassVar[Mapping[str, Text]] = {}
-    """Ways that are compared within the runs, by the `process` of their measures; empty: the runs are compared."""
+    """Ways that are compared within the runs, by the `process` of their measures; else the runs are."""
     bound: ClassVar[str] = ""
     """The measure that the first of `measures` must not exceed, such as the stock that is for sale."""
     ttl: ClassVar[float] = 1.0

@@ -82,7 +82,9 @@ class Canvas:
         """The first of these texts that has room inside a bar, for each language on its own; maybe none."""
         room = self.length(span) - 9
         fitting = {
-            language: next((one for text in texts if text_width(one := text.in_language(language)) < room), "")
+            language: next(
+                (one for text in texts if text_width(one := text.in_language(language)) < room), ""
+            )
             for language in LANGUAGES
         }
         chosen = Text(fitting["en"], fitting["zh"])

@@ -1,4 +1,4 @@
-"""One scenario on the page: its story, its runs above each other, the numbers, the code, the events, the links."""
+"""One scenario on the page: its story, its runs above each other, numbers, code, events and links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from interlock.lab.report.words import both, run_name, sign
 from interlock.lab.texts import Text
 
 CROWDED = Text(
-    "{events} events of {clients} clients, drawn as {windows} windows of time; the history beside this page has each.",
+    "{events} events of {clients} clients, drawn as {windows} windows of time; "
+    "the history beside this page has each.",
     "{clients} 个客户端的 {events} 个事件，画成 {windows} 个时间窗口；本页旁边的历史文件里有每一个事件。",
 )
 MERGED = Text(
@@ -60,18 +61,23 @@ def meta(entry: Entry) -> str:
             facts.append(both(Text(f"stands for {whole}, ten times faster", f"代表 {whole}，快十倍")))
     if result.stretch > 1.05:
         by = f"{result.stretch:.1f}"
-        facts.append(both(Text(f"{by} times slower, because the machine was busy", f"机器繁忙，放慢 {by} 倍")))
+        facts.append(
+            both(Text(f"{by} times slower, because the machine was busy", f"机器繁忙，放慢 {by} 倍"))
+        )
     facts += [escape(version) for version in result.versions]
     if result.took:
         facts.append(both(Text(f"took {seconds(result.took)}", f"用时 {seconds(result.took)}")))
     told = " · ".join(facts)
-    return f'<p class="meta">{told}</p><p class="meta"><code class="command">{escape(result.command)}</code></p>'
+    return (
+        f'<p class="meta">{told}</p><p class="meta"><code class="command">{escape(result.command)}</code></p>'
+    )
 
 
 def skipped(entry: Entry) -> str:
     result = entry.result
     remedy = f" <code>apt-get install {escape(result.missing)}</code>" if result.missing else ""
-    return f'<p class="skipped"><b>{both(Text("Not played", "未运行"))}</b>: {escape(result.skipped)}{remedy}</p>'
+    told = both(Text("Not played", "未运行"))
+    return f'<p class="skipped"><b>{told}</b>: {escape(result.skipped)}{remedy}</p>'
 
 
 def panel(entry: Entry, run: Run) -> str:
@@ -82,7 +88,8 @@ def panel(entry: Entry, run: Run) -> str:
         (kind, mark, _), verdict = sign(run.name, finding), finding.text
     title = Text(f"{run_name(run.name).en}: {verdict.en}", f"{run_name(run.name).zh}：{verdict.zh}")
     items = "".join(
-        f'<li value="{note.number}"><a href="#{entry.event_anchor(run, note.index)}">{both(note.text)}</a></li>'
+        f'<li value="{note.number}">'
+        f'<a href="#{entry.event_anchor(run, note.index)}">{both(note.text)}</a></li>'
         for note in entry.notes[run.name]
     )
     captions = f'<ol class="captions">{items}</ol>' if items else ""
@@ -106,7 +113,9 @@ def pictures(entry: Entry, run: Run, title: Text) -> str:
     def link(index: int) -> str:
         return entry.event_anchor(run, index)
 
-    wide, narrow = (Picture(run, layout, entry.end, link=link, pins=entry.pins(run)) for layout in (WIDE, NARROW))
+    wide, narrow = (
+        Picture(run, layout, entry.end, link=link, pins=entry.pins(run)) for layout in (WIDE, NARROW)
+    )
     hidden = wide.marks.merged
     note = MERGED.filled(hidden=hidden, events=len(run.records))
     said = f'<p class="small">{both(note)}</p>' if hidden else ""
@@ -119,5 +128,9 @@ def links(entry: Entry) -> str:
         f'<li><a href="{escape(link.url)}" rel="noreferrer">{escape(link.title)}</a></li>'
         for link in entry.result.scenario.links
     )
-    read = f'<h3 class="small">{both(Text("Read on", "延伸阅读"))}</h3><ul class="links">{items}</ul>' if items else ""
+    read = (
+        f'<h3 class="small">{both(Text("Read on", "延伸阅读"))}</h3><ul class="links">{items}</ul>'
+        if items
+        else ""
+    )
     return f'{read}<p class="small"><a href="#matrix">↑ {both(Text("all scenarios", "全部场景"))}</a></p>'

@@ -58,7 +58,9 @@ def rows_of(entry: Entry) -> list[Row]:
 
 def bound_of(entry: Entry) -> float | None:
     """What the first measure should not exceed, such as the stock of a sale."""
-    return next((value for run in entry.runs if (value := run.measures().get(entry.result.scenario.bound))), None)
+    return next(
+        (value for run in entry.runs if (value := run.measures().get(entry.result.scenario.bound))), None
+    )
 
 
 def chart(entry: Entry) -> str:
@@ -97,14 +99,16 @@ def comparison(rows: Sequence[Row], measures: Mapping[str, Measure], bound: floa
         drawn = bar((value - over) / most) + (bar(over / most, "over") if over else "")
         note = excess(over, value, bound)
         cells = "".join(
-            f'<td class="n">{amount(row.numbers[name], one) if name in row.numbers else "–"}</td>' for name, one in others
+            f'<td class="n">{amount(row.numbers[name], one) if name in row.numbers else "–"}</td>'
+            for name, one in others
         )
         lines.append(
             f'<tr class="{"bad" if over else "good"}"><th scope="row">{both(row.name)}</th>'
             f"<td>{drawn}<b>{amount(value, measure)}</b> {note}</td>{cells}</tr>"
         )
     head = f'<thead><tr><td></td><th scope="col">{both(measure.text)}</th>{heads}</tr></thead>'
-    return f'<div class="wide-table"><table class="chart sale">{head}<tbody>{"".join(lines)}</tbody></table></div>'
+    body = f"<tbody>{''.join(lines)}</tbody>"
+    return f'<div class="wide-table"><table class="chart sale">{head}{body}</table></div>'
 
 
 def excess(over: float, value: float, bound: float | None) -> str:

@@ -1,7 +1,7 @@
 """The picture of a run that has too many events to draw each: 512 windows of time.
 
-What happens often becomes a density. What happens rarely, and decides (a refused write, a loss, a late write),
-keeps a mark of its own that is larger than its window.
+Frequent events become a density. Rare ones that decide (a refused write, a loss, a late write) keep marks of
+their own, which are larger than their windows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from interlock.lab.judge import Fault, Run, seconds
-from interlock.lab.report.canvas import Canvas, Layout
+from interlock.lab.report.canvas import RIGHT, Canvas, Layout
 from interlock.lab.report.picture import FOOT, HEAD, axis
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import fault_word
@@ -98,7 +98,13 @@ def curves(run: Run, count: int = WINDOWS) -> list[Curve]:
         Curve("at-work", Text("at work", "正在工作"), cut.mean(bodies), "at-work", plain),
         Curve("waiting", Text("waiting", "等待中"), cut.mean(waits), "waiting", plain),
         Curve("longest", Text("longest wait", "最长等待"), cut.longest(waits), "longest", seconds),
-        Curve("writes", Text(f"writes {whole.en}", f"写入 {whole.zh}"), cut.counted(run.writes("ok")), "writes", plain),
+        Curve(
+            "writes",
+            Text(f"writes {whole.en}", f"写入 {whole.zh}"),
+            cut.counted(run.writes("ok")),
+            "writes",
+            plain,
+        ),
     ]
     return [curve for curve in every if any(curve.values)]
 
@@ -106,12 +112,19 @@ def curves(run: Run, count: int = WINDOWS) -> list[Curve]:
 def rarities(run: Run) -> list[Rarity]:
     """What must be seen even if it happened once in a million events."""
     late = sorted({write.time for write in (*run.late_writes("ok"), *run.lost_writes)})
-    unknown = [one.time for one in run.records if one.kind == "info" and one.call in ("acquire", "release", "renew")]
+    unknown = [
+        one.time for one in run.records if one.kind == "info" and one.call in ("acquire", "release", "renew")
+    ]
     broken = [one.time for one in run.records if one.call in ("broken", "touch", "left")]
     every = [
         Rarity("late", Text("late write accepted", "接受了迟到的写入"), late, "broken"),
         Rarity("broken", Text("broken promise", "违反承诺"), broken, "broken"),
-        Rarity("refused", Text("write refused", "写入被拒绝"), [one.time for one in run.writes("fail")], "refused"),
+        Rarity(
+            "refused",
+            Text("write refused", "写入被拒绝"),
+            [one.time for one in run.writes("fail")],
+            "refused",
+        ),
         Rarity("told", Text("told of a loss", "得知失去租约"), [time for _, time in run.told], "stop"),
         Rarity("unknown", Text("no answer", "没有回答"), unknown, "doubt"),
     ]
@@ -139,7 +152,8 @@ class CrowdPicture:
             "svg", self.canvas.title(title), axis(self.canvas, self.bottom), self.bands(), *self.parts,
             element("line", kind="cross", y1=40, y2=number(self.bottom)),
             kind=f"crowd {'narrow' if self.layout.narrow else 'wide'}", view_box=f"0 0 {width} {height:.0f}",
-            role="img", data_end=number(self.canvas.end, 4), data_left=self.layout.gutter, data_right=width - 12,
+            role="img", data_end=number(self.canvas.end, 4), data_left=self.layout.gutter,
+            data_right=width - RIGHT,
         )  # fmt: skip
 
     def begin(self, name: Text, height: float) -> float:
@@ -147,7 +161,9 @@ class CrowdPicture:
         top = 19 if self.layout.narrow else 6
         y = self.y + top
         baseline = self.y + 14 if self.layout.narrow else y + height / 2 + 4.5
-        self.parts.append(element("line", kind="rule", x2=self.layout.width, y1=float(self.y), y2=float(self.y)))
+        self.parts.append(
+            element("line", kind="rule", x2=self.layout.width, y1=float(self.y), y2=float(self.y))
+        )
         self.parts.append(self.canvas.write(name, "name", 0, baseline))
         self.y = y + height + 6
         return y
@@ -162,7 +178,9 @@ class CrowdPicture:
                 self.draw_fault(fault, y)
             return
         pixel = self.canvas.end / self.layout.width
-        for start, end in union([(a, max(b, a + pixel)) for a, b in (fault.span for fault in self.run.faults)]):
+        for start, end in union(
+            [(a, max(b, a + pixel)) for a, b in (fault.span for fault in self.run.faults)]
+        ):
             inside = [fault for fault in self.run.faults if start <= fault.span[0] <= end]
             title = Text(f"{len(inside)} faults", f"{len(inside)} 个故障")
             self.parts.append(self.canvas.bar("fault", (start, end), y, 16, title))
@@ -176,7 +194,9 @@ class CrowdPicture:
     def draw_curve(self, curve: Curve) -> None:
         y = self.begin(curve.name, CURVE)
         most = max(curve.values)
-        self.parts.append(element("path", kind=f"curve {curve.kind}", d=self.path(curve.values, y + CURVE, most)))
+        self.parts.append(
+            element("path", kind=f"curve {curve.kind}", d=self.path(curve.values, y + CURVE, most))
+        )
         top = curve.top(most)
         self.parts.append(self.canvas.write(Text(top, top), "row", self.layout.gutter - 6, y + 9))
 
@@ -208,7 +228,10 @@ class CrowdPicture:
         """Red is drawn at least three pixels wide, because one moment of harm in an hour must be seen."""
         parts = list[str]()
         pixel = self.canvas.end / self.layout.width
-        bands: tuple[tuple[str, Spans], ...] = (("yellow", self.run.wrong_without_harm), ("red", self.run.harm))
+        bands: tuple[tuple[str, Spans], ...] = (
+            ("yellow", self.run.wrong_without_harm),
+            ("red", self.run.harm),
+        )
         for kind, spans in bands:
             for start, end in union([(a, max(b, a + 3 * pixel)) for a, b in spans]):
                 parts.append(self.canvas.bar(f"band {kind}", (start, end), 40, self.y - 40, rx=None))

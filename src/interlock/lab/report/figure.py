@@ -32,7 +32,8 @@ PATTERNS = (
     '<rect class="pv-wash" width="9" height="9"/><path class="pv" d="M0 4.5H9"/></pattern>'
     '<pattern id="p-wrong" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">'
     '<rect class="pw" width="8" height="8"/><path class="pwl" d="M0 0V8"/></pattern>'
-    '<pattern id="p-abandoned" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<pattern id="p-abandoned" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)">'
     '<rect class="pa-wash" width="6" height="6"/><path class="pa" d="M0 0V6"/></pattern>'
 )
 """Hatching, so that no colour stands alone."""

@@ -117,7 +117,7 @@ class Lanes:
     # -- stores ----------------------------------------------------------------------------------
 
     def draw_stores(self) -> None:
-        """One store has a bar with a frame; several have thin bars below each other, so a split brain shows."""
+        """One store has a high bar; several have thin bars below each other, so that a split brain shows."""
         stores, alone = self.run.stores, len(self.run.stores) == 1
         height, gap = (24, 0) if alone else (15, 3)
         name = Text("the store has", "存储的记录") if alone else Text("the stores have", "各存储的记录")
@@ -143,7 +143,10 @@ class Lanes:
             title = Text(f"{store}: {who} {token}".strip(), f"{store}：{who} {token}".strip())
             kind = f"truth {self.colour(who)}"
             lane.parts.append(canvas.bar(kind, lease.span, top, height, title))
-            texts = [Text(f"{who} · token {token}", f"{who} · 令牌 {token}"), Text(f"{who} · {token}", f"{who} · {token}")]
+            texts = [
+                Text(f"{who} · token {token}", f"{who} · 令牌 {token}"),
+                Text(f"{who} · {token}", f"{who} · {token}"),
+            ]
             for span in self.long_abandoned(who, lease.span):
                 self.draw_abandoned(lane, who, span, top, height)
                 lease_span = (lease.span[0], span[0])
@@ -151,7 +154,9 @@ class Lanes:
             else:
                 lease_span = lease.span
             lane.parts.append(
-                canvas.label(lease_span, top + height / 2 + 4.5, "on-truth", *(texts if token else ()), Text(who, who))
+                canvas.label(
+                    lease_span, top + height / 2 + 4.5, "on-truth", *(texts if token else ()), Text(who, who)
+                )
             )
 
     def long_abandoned(self, client: str, within: Span) -> list[Span]:
@@ -196,7 +201,10 @@ class Lanes:
         small = self.canvas.layout.narrow
         return {
             "lease": Text("store" if small else "store says", "存储" if small else "存储认为"),
-            "belief": Text("belief" if small or len(client) > 6 else f"{client} believes", "相信" if small else f"{client} 相信"),
+            "belief": Text(
+                "belief" if small or len(client) > 6 else f"{client} believes",
+                "相信" if small else f"{client} 相信",
+            ),
             "body": Text("at work", "工作"),
         }[name]
 
@@ -209,7 +217,9 @@ class Lanes:
                 title = Text(f"{lease.store} names {client}", f"{lease.store}：{client}")
                 kind = f"lease {self.colour(client)}"
                 rx = 2 if thin > 5 else None
-                lane.parts.append(self.canvas.bar(kind, lease.span, y, thin - (0.6 if len(stores) > 1 else 0), title, rx))
+                lane.parts.append(
+                    self.canvas.bar(kind, lease.span, y, thin - (0.6 if len(stores) > 1 else 0), title, rx)
+                )
 
     def draw_belief(self, lane: Lane, client: str, tops: dict[str, float]) -> None:
         """The lesson: where a belief outlives the lease, and where it ends first."""
@@ -260,8 +270,16 @@ class Lanes:
         awake = run.awake(client)
         for span in run.body[client]:
             for part in subtract([span], awake):
-                lane.parts.append(canvas.bar("frozen", part, top, row, Text(f"{client} is frozen inside", f"{client} 冻结在其中")))
-                lane.parts.append(self.inside(part, top, "on-frozen", Text("frozen inside", "冻结在其中"), Text("frozen", "冻结")))
+                lane.parts.append(
+                    canvas.bar(
+                        "frozen", part, top, row, Text(f"{client} is frozen inside", f"{client} 冻结在其中")
+                    )
+                )
+                lane.parts.append(
+                    self.inside(
+                        part, top, "on-frozen", Text("frozen inside", "冻结在其中"), Text("frozen", "冻结")
+                    )
+                )
         for span in awake:
             title = Text(f"{client} is at work", f"{client} 正在工作")
             lane.parts.append(canvas.bar(f"body {self.colour(client)}", span, top, row, title))
@@ -280,4 +298,6 @@ class Lanes:
         for index, client in enumerate(rows):
             lane.rows[client] = lane.top + 17 * index + 8.5
             writes = Text(f"{client} writes", f"{client} 写入")
-            self.row_name(lane, writes if self.canvas.layout.narrow else Text(client, client), lane.rows[client])
+            self.row_name(
+                lane, writes if self.canvas.layout.narrow else Text(client, client), lane.rows[client]
+            )

@@ -41,7 +41,8 @@ def figure(listing: Listing, names: Sequence[str]) -> str:
         for index, line in enumerate(highlighted(listing.lines))
     )
     runs = escape(" ".join(names))
-    return f'<figure data-runs="{runs}"><figcaption>{caption}</figcaption><pre tabindex="0">{lines}</pre></figure>'
+    code = f'<pre tabindex="0">{lines}</pre>'
+    return f'<figure data-runs="{runs}"><figcaption>{caption}</figcaption>{code}</figure>'
 
 
 def highlighted(lines: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The marks of events: one shape for each kind, a link to the event's row, and a lane to which its arrow goes."""
+"""The marks of events: a shape for each kind, a link to the row of the event, and the lane that it asked."""
 
 from __future__ import annotations
 
@@ -104,8 +104,9 @@ class Marks:
         time = f"{record.time:.3f} s"
         title = () if narrow else (self.canvas.title(Text(f"{time}: {told.en}", f"{time}：{told.zh}")),)
         return element(
-            "a", *title, shape, use("hit", y), kind="ev w" if record.call == "accept" else "ev", href=f"#{self.link(index)}", data_to=self.arrow(record),
-            data_a=number(record.time, 4), transform=f"translate({number(self.canvas.x(record.time))},0)",
+            "a", *title, shape, use("hit", y), kind="ev w" if record.call == "accept" else "ev",
+            href=f"#{self.link(index)}", data_to=self.arrow(record), data_a=number(record.time, 4),
+            transform=f"translate({number(self.canvas.x(record.time))},0)",
         )  # fmt: skip
 
     def arrow(self, record: Record) -> str | None:
@@ -132,7 +133,7 @@ class Marks:
         return use("tick", y) if not self.lanes.compact else ""
 
     def write(self, record: Record, y: float) -> str:
-        """Accepted: a disc. Accepted though it should not be: a ring around it. Refused: a cross in a square."""
+        """An accepted write is a disc, with a ring if it should not have been; a refused one is a square."""
         if record.kind == "fail":
             return use("refused", y) + self.why_refused(record, y)
         ring = use("harm", y) if id(record) in self.late else ""

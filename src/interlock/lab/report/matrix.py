@@ -22,17 +22,15 @@ MINI_WINDOWS = 64
 def matrix(entries: list[Entry]) -> str:
     heads = "".join(f'<th scope="col">{both(run_name(name))}</th>' for name in RUN_NAMES)
     rows = "".join(row(entry) for entry in entries)
-    return (
-        f'<table class="matrix" id="matrix"><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table>'
-    )
+    head = f"<thead><tr><td></td>{heads}</tr></thead>"
+    return f'<table class="matrix" id="matrix">{head}<tbody>{rows}</tbody></table>'
 
 
 def row(entry: Entry) -> str:
     scenario, result = entry.result.scenario, entry.result
     told = f"{scenario.number} · {scenario.name}"
-    title = (
-        f'<th scope="row"><a href="#{entry.anchor}">{both(scenario.title)}</a><small>{escape(told)}</small></th>'
-    )
+    link = f'<a href="#{entry.anchor}">{both(scenario.title)}</a>'
+    title = f'<th scope="row">{link}<small>{escape(told)}</small></th>'
     if result.skipped:
         remedy = f" <code>{escape(result.missing)}</code>" if result.missing else ""
         why = f"{both(Text('not played', '未运行'))}: {escape(result.skipped)}{remedy}"
@@ -63,8 +61,8 @@ def mini(entry: Entry, run: Run) -> str:
         return mini_crowd(entry, run)
     step = 15.0 if len(run.clients) <= FEW_CLIENTS else 6.0
     height = 4 + step * len(run.clients)
-    parts = [_bar(entry, f"band {kind}", span, 0, height) for kind, spans in (
-        ("yellow", run.wrong_without_harm), ("vain", run.nobody_in), ("red", run.harm)) for span in spans]  # fmt: skip
+    bands = ("yellow", run.wrong_without_harm), ("vain", run.nobody_in), ("red", run.harm)
+    parts = [_bar(entry, f"band {kind}", span, 0, height) for kind, spans in bands for span in spans]
     for index, client in enumerate(run.clients):
         y = 2 + step * index
         colour = f"c{index % COLOURS}"
@@ -82,7 +80,8 @@ def mini_crowd(entry: Entry, run: Run) -> str:
     most = max(values) or 1.0
     width = _x(entry, run.end) - LEFT
     steps = "".join(
-        f"H{number(LEFT + width * index / MINI_WINDOWS)}V{number(30 - value / most * 26)}" for index, value in enumerate(values)
+        f"H{number(LEFT + width * index / MINI_WINDOWS)}V{number(30 - value / most * 26)}"
+        for index, value in enumerate(values)
     )
     curve = element("path", kind="curve at-work", d=f"M{number(LEFT)} 30{steps}H{number(LEFT + width)}V30z")
     return _svg(32, [*(_bar(entry, "band red", span, 0, 32) for span in run.harm), curve])
@@ -101,7 +100,14 @@ def mini_measure(entry: Entry, run: Run) -> str:
     parts = [element("rect", kind="body c0", x=LEFT, y=2, width=max(kept / most * room, 1.5), height=11)]
     if value > kept:
         parts.append(
-            element("rect", kind="band red", x=LEFT + kept / most * room, y=2, width=(value - kept) / most * room, height=11)
+            element(
+                "rect",
+                kind="band red",
+                x=LEFT + kept / most * room,
+                y=2,
+                width=(value - kept) / most * room,
+                height=11,
+            )
         )
     told = amount(value, known_measures(scenario, rows_of(entry))[name])
     return f'{_svg(15, parts)}<small class="amount">{told}</small>'
@@ -109,14 +115,18 @@ def mini_measure(entry: Entry, run: Run) -> str:
 
 def strip(entries: list[Entry]) -> str:
     """All scenarios as one line of squares: how this run of the lab went, at one look."""
-    kinds = {Outcome.AS_EXPECTED: "good", Outcome.NOT_AS_EXPECTED: "broken", Outcome.CANNOT_SAY: "unknown", None: "none"}
+    kinds = {
+        Outcome.AS_EXPECTED: "good",
+        Outcome.NOT_AS_EXPECTED: "broken",
+        Outcome.CANNOT_SAY: "unknown",
+        None: "none",
+    }
     signs = {"good": "✓", "broken": "!", "unknown": "?", "none": "·"}
-    squares = "".join(
-        f'<a class="{kind}" href="#{entry.anchor}" title="{escape(entry.result.scenario.title.en)}">{signs[kind]}</a>'
-        for entry in entries
-        if (kind := kinds[entry.result.outcome])
-    )
-    return f'<p class="strip" aria-hidden="true">{squares}</p>'
+    squares = list[str]()
+    for entry in entries:
+        kind, title = kinds[entry.result.outcome], escape(entry.result.scenario.title.en)
+        squares.append(f'<a class="{kind}" href="#{entry.anchor}" title="{title}">{signs[kind]}</a>')
+    return f'<p class="strip" aria-hidden="true">{"".join(squares)}</p>'
 
 
 def _x(entry: Entry, time: float) -> float:

@@ -34,9 +34,9 @@ LEGEND: tuple[tuple[str, Text], ...] = (
 HIDDEN_AS = {"write": "w"}  # the link around the mark, not the mark
 
 INTRO = Text(
-    "Each row is a failure that distributed locks are known for. The same fault meets a naive lock and interlock, "
-    "on the same kind of server. The small bars show when each client is at work: grey where it is frozen "
-    "inside, red where two are at work at once.",
+    "Each row is a failure that distributed locks are known for. The same fault meets a naive lock and "
+    "interlock, on the same kind of server. The small bars show when each client is at work: grey where it "
+    "is frozen inside, red where two are at work at once.",
     "每一行是分布式锁的一种著名故障。同样的故障、同样的服务器，分别遇到朴素的锁和 interlock。"
     "小条表示各客户端何时工作：灰色是被冻结，红色是两者同时工作。",
 )
@@ -65,7 +65,8 @@ def page(
         f'<!doctype html>\n<html lang="{language}"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>interlock lab</title><style>{style('picture.css')}{style('page.css')}{hiding()}</style></head>"
+        f"<title>interlock lab</title>"
+        f"<style>{style('picture.css')}{style('page.css')}{hiding()}</style></head>"
         f'<body><svg class="defs" aria-hidden="true">{definitions()}</svg>{languages(language)}'
         f"<main>{front(shown, made, machine, history)}{legend(shown)}{''.join(map(chapter, shown))}</main>"
         f"<script>{script}</script></body></html>\n"
@@ -80,8 +81,12 @@ def policy(script: str) -> str:
 
 def languages(language: Language) -> str:
     """The switch between the languages, which needs no script."""
+
+    def checked(one: str) -> str:
+        return " checked" if one == language else ""
+
     buttons = "".join(
-        f'<label><input type="radio" name="language" id="{one}"{" checked" if one == language else ""}>{name}</label>'
+        f'<label><input type="radio" name="language" id="{one}"{checked(one)}>{name}</label>'
         for one, name in (("en", "English"), ("zh", "中文"))
     )
     return f'<nav aria-label="Language · 语言">{buttons}</nav>'
@@ -96,7 +101,8 @@ def front(shown: Sequence[Entry], made: datetime, machine: str, history: str) ->
     kept = f' · <a href="{escape(history)}">{escape(history)}</a>' if history else ""
     return (
         f'<header class="front"><h1>interlock lab</h1><p class="story">{both(INTRO)}</p>'
-        f'<p class="summary">{both(summary(shown))}</p>{strip(list(shown))}<p class="meta">{facts}{kept}</p></header>'
+        f'<p class="summary">{both(summary(shown))}</p>{strip(list(shown))}'
+        f'<p class="meta">{facts}{kept}</p></header>'
         f"{matrix(list(shown))}"
     )
 
@@ -104,7 +110,11 @@ def front(shown: Sequence[Entry], made: datetime, machine: str, history: str) ->
 def summary(shown: Sequence[Entry]) -> Text:
     """How many scenarios ended in which way."""
     outcomes = [entry.result.outcome for entry in shown]
-    told = Text("1 scenario", "1 个场景") if len(shown) == 1 else Text(f"{len(shown)} scenarios", f"{len(shown)} 个场景")
+    told = (
+        Text("1 scenario", "1 个场景")
+        if len(shown) == 1
+        else Text(f"{len(shown)} scenarios", f"{len(shown)} 个场景")
+    )
     parts = [told]
     for outcome, en, zh in (
         (Outcome.AS_EXPECTED, "as expected", "符合预期"),
@@ -132,6 +142,7 @@ def legend(shown: Sequence[Entry]) -> str:
 def hiding() -> str:
     """The style by which an unticked box of the legend hides its kind."""
     return "".join(
-        f"body:has(#show-{kind}:not(:checked)) .picture :is(.{HIDDEN_AS.get(kind, kind)},.on-{kind}){{display:none}}"
+        f"body:has(#show-{kind}:not(:checked)) .picture "
+        f":is(.{HIDDEN_AS.get(kind, kind)},.on-{kind}){{display:none}}"
         for kind, _ in LEGEND
     )

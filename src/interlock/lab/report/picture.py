@@ -63,7 +63,8 @@ class Picture:
         return element(
             "svg", self.canvas.title(title), self.inner(), element("path", kind="arrow"),
             element("line", kind="cross", y1=40, y2=number(self.bottom)),
-            kind="narrow" if self.layout.narrow else "wide", view_box=f"0 0 {width} {self.height:.0f}", role="img",
+            kind="narrow" if self.layout.narrow else "wide", role="img",
+            view_box=f"0 0 {width} {self.height:.0f}",
             data_end=number(self.canvas.end, 4), data_left=self.layout.gutter, data_right=width - 12,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The table of events: what the pictures show, for screen readers, for print, and for those who want it exact."""
+"""The table of events: all that pictures show, for screen readers, for print, and for exact times."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from html import escape
 
@@ -14,20 +13,39 @@ from interlock.testing.history import Record
 _EVENTS: dict[tuple[str, str], Text] = {
     ("acquire", "invoke"): Text("{process} asks for the lock", "{process} 请求锁"),
     ("acquire", "fail"): Text("{process} gives up: {error}", "{process} 放弃：{error}"),
-    ("acquire", "info"): Text("{process} does not know whether it got the lock: {error}", "{process} 不知道是否拿到锁：{error}"),
+    ("acquire", "info"): Text(
+        "{process} does not know whether it got the lock: {error}", "{process} 不知道是否拿到锁：{error}"
+    ),
     ("release", "invoke"): Text("{process} asks to release", "{process} 请求释放"),
     ("release", "ok"): Text("{process} has released", "{process} 已释放"),
-    ("release", "fail"): Text("{process} had nothing to release: {error}", "{process} 没有可释放的锁：{error}"),
-    ("release", "info"): Text("{process} does not know whether it released: {error}", "{process} 不知道是否已释放：{error}"),
+    ("release", "fail"): Text(
+        "{process} had nothing to release: {error}", "{process} 没有可释放的锁：{error}"
+    ),
+    ("release", "info"): Text(
+        "{process} does not know whether it released: {error}", "{process} 不知道是否已释放：{error}"
+    ),
     ("grant", "ok"): Text("{process} gets the lock", "{process} 得到锁"),
     ("renew", "ok"): Text("{process} knows that its lease was renewed", "{process} 得知续约成功"),
-    ("renew", "fail"): Text("{process} learns that its lease was not renewed: {error}", "{process} 得知续约失败：{error}"),
-    ("renew", "info"): Text("{process}'s renewal is not confirmed: {error}", "{process} 的续约没有得到确认：{error}"),
-    ("hold", "ok"): Text("{process} has {holder} as the holder{until}", "{process}：持有者是 {holder}{until}"),
-    ("hold", "fail"): Text("{process} has no holder any more: {holder}'s lease {error}", "{process}：不再有持有者，{holder} 的租约结束：{error}"),
-    ("promote", "ok"): Text("{process} is the one that decides now: {error}", "{process} 现在说了算：{error}"),
+    ("renew", "fail"): Text(
+        "{process} learns that its lease was not renewed: {error}", "{process} 得知续约失败：{error}"
+    ),
+    ("renew", "info"): Text(
+        "{process}'s renewal is not confirmed: {error}", "{process} 的续约没有得到确认：{error}"
+    ),
+    ("hold", "ok"): Text(
+        "{process} has {holder} as the holder{until}", "{process}：持有者是 {holder}{until}"
+    ),
+    ("hold", "fail"): Text(
+        "{process} has no holder any more: {holder}'s lease {error}",
+        "{process}：不再有持有者，{holder} 的租约结束：{error}",
+    ),
+    ("promote", "ok"): Text(
+        "{process} is the one that decides now: {error}", "{process} 现在说了算：{error}"
+    ),
     ("accept", "ok"): Text("the resource accepts a write of {holder}", "资源接受 {holder} 的写入"),
-    ("accept", "fail"): Text("the resource refuses a write of {holder}: {error}", "资源拒绝 {holder} 的写入：{error}"),
+    ("accept", "fail"): Text(
+        "the resource refuses a write of {holder}: {error}", "资源拒绝 {holder} 的写入：{error}"
+    ),
     ("fault", "invoke"): Text("fault: {process} {error}", "故障：{process} {error}"),
     ("fault", "ok"): Text("{process} {error}", "{process} {error}"),
     ("heal", "ok"): Text("the last fault has healed", "最后一个故障已恢复"),
@@ -39,15 +57,18 @@ _EVENTS: dict[tuple[str, str], Text] = {
     ("end", "info"): Text("{process} has been told of its loss: {error}", "{process} 得知失去租约：{error}"),
     ("note", "ok"): Text("{process}: {error}", "{process}：{error}"),
     ("measure", "ok"): Text("{process} measured {attempt}: {amount}", "{process} 测得 {attempt}：{amount}"),
-    ("touch", "fail"): Text("{process} changed a claim of another: {error}", "{process} 改动了别人的请求：{error}"),
+    ("touch", "fail"): Text(
+        "{process} changed a claim of another: {error}", "{process} 改动了别人的请求：{error}"
+    ),
     ("left", "fail"): Text("something stayed behind: {error}", "有东西遗留：{error}"),
     ("broken", "fail"): Text("a promise was broken: {error}", "违反承诺：{error}"),
 }
 
 _ERRORS: dict[str, str] = {  # what faults and leases are called in Chinese; others stay as they were written
-    "paused": "停顿", "resumed": "恢复运行", "killed": "被杀死", "restarted": "重新启动", "cut": "切断", "healed": "恢复",
-    "muted": "静默", "mute": "静默", "deaf": "失聪", "slow": "变慢", "hung": "挂起", "stopped": "停止", "promoted": "升为主节点",
-    "lapsed": "到期", "released": "已释放", "lost": "丢失", "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃",
+    "paused": "停顿", "resumed": "恢复运行", "killed": "被杀死", "restarted": "重新启动", "cut": "切断",
+    "healed": "恢复", "muted": "静默", "mute": "静默", "deaf": "失聪", "slow": "变慢", "hung": "挂起",
+    "stopped": "停止", "promoted": "升为主节点", "lapsed": "到期", "released": "已释放", "lost": "丢失",
+    "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃",
 }  # fmt: skip
 
 STORE_NAMES = ("store", "")
@@ -100,7 +121,11 @@ def sentence(record: Record) -> Text:
     if pattern is None:
         told = f"{record.process}: {record.call} {record.kind} {record.error}".strip()
         return Text(told, told)
-    until = Text(f" until {record.deadline:.3f} s", f"，到 {record.deadline:.3f} 秒") if record.deadline else Text("", "")
+    until = (
+        Text(f" until {record.deadline:.3f} s", f"，到 {record.deadline:.3f} 秒")
+        if record.deadline
+        else Text("", "")
+    )
     fields = {
         "process": record.process, "holder": record.holder or record.process, "attempt": record.attempt,
         "amount": f"{record.amount:,.6g}",
@@ -115,7 +140,8 @@ def short_token(token: int, tokens: Iterable[int]) -> str:
     """The digits in which the tokens of a run differ: short, and their order can still be seen."""
     if token < 10_000:
         return str(token)
-    same = len(os.path.commonprefix([str(other) for other in tokens]))
+    columns = zip(*map(str, tokens), strict=False)
+    same = next((place for place, digits in enumerate(columns) if len(set(digits)) > 1), len(str(token)))
     start = min(same, len(str(token)) - 2)
     return "…" + str(token)[start : start + 4]
 
@@ -131,5 +157,13 @@ def sign(run_name: str, finding: Finding) -> tuple[str, str, Text]:
         return "unknown", "?", OUTCOMES[Outcome.CANNOT_SAY]
     expected = finding.outcome is Outcome.AS_EXPECTED
     if run_name == NAIVE:
-        return ("bad", "✗", Text("fails", "失败")) if expected else ("broken", "!", Text("not reproduced", "未能重现"))
-    return ("good", "✓", Text("holds", "守住")) if expected else ("broken", "!", Text("broken promise", "违反承诺"))
+        return (
+            ("bad", "✗", Text("fails", "失败"))
+            if expected
+            else ("broken", "!", Text("not reproduced", "未能重现"))
+        )
+    return (
+        ("good", "✓", Text("holds", "守住"))
+        if expected
+        else ("broken", "!", Text("broken promise", "违反承诺"))
+    )
