@@ -10,10 +10,13 @@ import pytest
 import interlock
 from interlock._api.construction import made
 from interlock._core.client import Client as CoreClient
+from interlock._core.drive import drive
+from interlock._core.place import QueuePlace
 from interlock._runtime.threads import Threads
 from interlock.backends.memory import Space
 from interlock.blocking import Client, Lease
 from interlock.errors import LeaseLost, StoreUnavailable
+from interlock.model import Claim, ClaimAnswer, Renewed
 from interlock.testing.sessions import SessionStore
 from tests.attacks.stage import eventually
 
@@ -63,6 +66,22 @@ def test_the_lease_of_a_dead_thread_is_released(sessions: Sessions) -> None:
     thread.start()
     thread.join()
     eventually(lambda: sessions.free("x"), PATIENCE)
+
+
+def test_the_place_of_a_waiter_that_has_ended_is_released(sessions: Sessions) -> None:
+    assert sessions.other.lock("x").acquire()
+    core = sessions.client._core
+
+    def wait_and_end() -> None:
+        """End in the midst of a wait, as a thread does whose greenlet or coroutine was destroyed."""
+        claim = Claim("x", core.runtime.fresh_id(), 0.3, 1, 1, True, 0.3)
+        drive(core.store.claim(claim))
+        core.keeper.keep(QueuePlace(claim, core.runtime.now(), core.runtime.owner()))
+
+    thread = threading.Thread(target=wait_and_end)
+    thread.start()
+    thread.join()
+    eventually(lambda: not sessions.other.inspect("x").waiters, PATIENCE)
 
 
 def test_when_the_session_ends_everything_is_lost_at_once(sessions: Sessions) -> None:
@@ -124,3 +143,50 @@ def test_a_deadline_counts_from_the_last_renewal_of_the_session(sessions: Sessio
     kept = sessions.store.known.kept
     assert kept <= before
     assert lease.deadline <= kept + 60.0
+
+
+# ---- a session that the servers keep for less than they had answered ----------------------
+
+
+def shortened(sessions: Sessions, since: float, seconds: float) -> None:
+    """What a store calls as soon as it hears of it."""
+    session = sessions.client._core.session
+    assert session is not None
+    session.shorten(since, seconds)
+
+
+def test_a_session_that_is_shortened_shortens_its_leases_at_once(sessions: Sessions) -> None:
+    lease = sessions.client.lock("x", ttl=60.0).acquire()
+    assert lease
+    since = sessions.runtime.now()
+    shortened(sessions, since, 20.0)
+    assert lease.deadline <= since + 20.0
+    assert lease.ttl == 20.0
+
+
+def test_an_answer_from_before_the_session_was_shortened_gives_no_more(sessions: Sessions) -> None:
+    lease = sessions.client.lock("x", ttl=60.0, renew=False).acquire()
+    assert lease
+    asked = sessions.runtime.now()
+    shortened(sessions, asked, 20.0)
+    lease._on_reply(asked, Renewed(60.0))
+    assert lease.deadline <= asked + 20.0
+    later = sessions.runtime.now()
+    lease._on_reply(later, Renewed(60.0))
+    assert lease.deadline > later + 50.0  # what the servers answer from then on counts again
+
+
+def test_a_grant_that_arrives_while_the_session_is_shortened_gives_no_more(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = sessions.store.claim
+
+    async def overtaken(wanted: Claim, timeout: float = 5.0) -> ClaimAnswer:
+        answer = await claim(wanted, timeout)
+        shortened(sessions, sessions.runtime.now(), 20.0)
+        return answer
+
+    monkeypatch.setattr(sessions.store, "claim", overtaken)
+    lease = sessions.client.lock("x", ttl=60.0).acquire()
+    assert lease
+    assert lease.deadline <= sessions.runtime.now() + 20.0

@@ -16,10 +16,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "_core/holding.py",
             "Holding.lost",
-            (
-                "if lease._cause == 'refused' or (self.client.sessions and lease._cause not in ('evicted', "
-                "'session')):\n    ..."
-            ),
+            "if lease._cause == 'refused' or (session is not None and session.carries_on(lease)):\n    ...",
             "if lease._cause == 'refused':\n    ...",
         ),
         tests=simulated("our_own_clock"),
@@ -30,11 +27,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "_core/holding.py",
             "Holding.lost",
-            (
-                "if lease._cause == 'refused' or (self.client.sessions and lease._cause not in ('evicted', "
-                "'session')):\n    ..."
-            ),
-            "if self.client.sessions and lease._cause not in ('refused', 'evicted', 'session'):\n    ...",
+            "if lease._cause == 'refused' or (session is not None and session.carries_on(lease)):\n    ...",
+            "if session is not None and session.carries_on(lease):\n    ...",
         ),
         tests=Tests("tests/conformance/test_memory.py", "only_waits_loses"),
     ),
@@ -64,8 +58,8 @@ MUTANTS: list[Mutant] = [
         "the end of a session is told to nobody",
         "holders go on until each of their leases is refused or lapses by itself",
         Code(
-            "_core/keeper.py",
-            "Keeper.lose",
+            "_core/session.py",
+            "Session.lose",
             "if ids is None or kept.id in ids:\n    kept._on_session_lost()",
             "continue",
         ),
@@ -77,9 +71,48 @@ MUTANTS: list[Mutant] = [
         Code(
             "_core/removal.py",
             "release_later",
-            "until = FOR_EVER if client.sessions else due + claim.ttl",
+            "until = due + claim.ttl if client.session is None else FOR_EVER",
             "until = due + claim.ttl",
         ),
         tests=simulated("not_answered"),
+    ),
+    mutant(
+        "a place whose waiter has ended is left to its session",
+        "others wait behind a place of nobody for as long as its client's program lives",
+        Code(
+            "_core/session.py",
+            "Session.left_behind",
+            "if not kept._left_behind():\n    ...",
+            "if True:\n    ...",
+        ),
+        tests=Tests("tests/attacks/test_sessions.py", "waiter_that_has_ended"),
+    ),
+    mutant(
+        "a session that is shortened shortens no lease",
+        "a holder believes in its lease when the servers have ended the session, and another was let in",
+        Code("_core/session.py", "Session.shorten", "lease._on_session_shortened(since, seconds)", "pass"),
+        tests=Tests("tests/attacks/test_sessions.py", "shortens_its_leases"),
+    ),
+    mutant(
+        "an answer from before the session was shortened counts",
+        "a holder believes in its lease when the servers have ended the session, and another was let in",
+        Code(
+            "_core/session.py",
+            "Session.bound",
+            "if shortened is not None and asked < shortened.found:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/attacks/test_sessions.py", "an_answer_from_before"),
+    ),
+    mutant(
+        "a grant from before the session was shortened counts",
+        "a holder believes in its lease when the servers have ended the session, and another was let in",
+        Code(
+            "_core/session.py",
+            "Session.adapt",
+            "if shortened is not None and lease._counts_from < shortened.found:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/attacks/test_sessions.py", "a_grant_that_arrives"),
     ),
 ]

@@ -167,12 +167,7 @@ class Attempt:
             if granted is None:
                 self._give_up()
                 return None
-            if isinstance(granted, Lease):
-                lease = granted
-            else:
-                self._follow_session()
-                lease = client.lease_type(holding, self.claim, granted, self.asked, self.owner)
-            self.lease = lease
+            self.lease = lease = granted if isinstance(granted, Lease) else self._lease(holding, granted)
             holding.register_lease(self, lease)
             return lease
         except BaseException:
@@ -183,13 +178,12 @@ class Attempt:
             if client.closed:
                 client.attempt_ended()
 
-    def _follow_session(self) -> None:
-        """Cut a ttl that nobody has chosen to that of the session, now that the servers have said how long
-        it lives.
-        """
-        longest = self.client.store.traits.max_ttl
-        if self.claim.ttl > longest:
-            self.claim = replaced(self.claim, ttl=longest)
+    def _lease(self, holding: Holding, granted: Granted) -> Lease:
+        """The lease over a grant of the store."""
+        client = self.client
+        if client.session is not None:
+            self.claim = client.session.cut(self.claim, client.store.traits)
+        return client.lease_type(holding, self.claim, granted, self.asked, self.owner)
 
     def _give_up(self) -> None:
         """The time was up, and nothing stands in the store."""

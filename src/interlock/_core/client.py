@@ -13,10 +13,10 @@ from interlock._core.cohort import Cohorts
 from interlock._core.keeper import Keeper
 from interlock._core.place import QueuePlace
 from interlock._core.runtime import Owner, Runtime, Signal
+from interlock._core.session import Session
 from interlock._core.settings import DEFAULT_SETTINGS
 from interlock._core.states import FINAL
 from interlock._core.terms import Terms
-from interlock._support.record import record
 from interlock.errors import ClientClosed, InterlockError, NotHeld, StoreUnavailable, WouldDeadlock
 from interlock.model import Claim, Gone, NoAnswer, Renewal, Renewed
 from interlock.store import Store
@@ -31,15 +31,6 @@ TAKING_BACK = 0.5  # seconds in which a closed client takes back the claims of a
 DRAINING = 1.0  # seconds for which waiters ask for nothing because their process is about to end
 
 
-@record
-class Shortened:
-    """A session was found to end sooner than the store had answered."""
-
-    found: float  # when; what the store was asked before knows nothing of it
-    since: float  # from when its time counts
-    seconds: float
-
-
 class Client:
     """The core of `interlock.Client` and `interlock.aio.Client`."""
 
@@ -47,8 +38,6 @@ class Client:
     # Set once there are no attempts, and no releases, but the closer's own.
     _none_under_way: Signal | None = None
     _none_releasing: Signal | None = None
-
-    shortened: Shortened | None = None  # what was last found of its session
 
     def __init__(
         self,
@@ -68,7 +57,7 @@ class Client:
         store.expect_ttl(self.ttl, at_most=ttl is None)
         self.usual_terms = Terms(store.traits, self.ttl, DEFAULT_SETTINGS, permits=1, capacity=1, passes=True)
         self.lease_type = lease_type
-        self.sessions = store.traits.lapses == "session"  # claims live as long as the client's session
+        self.session = Session(self) if store.traits.lapses == "session" else None
         self.mutex = runtime.mutex()
         self.leases: dict[Lease, None] = {}
         self.attempts: dict[Attempt, None] = {}  # those on their way to a lease
@@ -80,33 +69,29 @@ class Client:
         self.wants_all_events: Callable[[], bool] = getattr(listener, "wants_all_events", _always)
         self.closed = self._ended = False  # ended: nothing of it is left to close
         self._draining_until = 0.0
-        keeper_store = (store if keeper_runtime is runtime else store.blocking()).for_keeper()
-        # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
-        emit = WeakMethod(self.emit)
-        self.keeper = Keeper(
-            keeper_store, keeper_runtime, self.mutex, lambda event: _called(emit(), event), runtime.stalled
-        )
+        self.keeper = self._made_keeper(store if keeper_runtime is runtime else store.blocking())
         self._listen(store)
         finalize(self, self.keeper.stop_soon).atexit = False
 
-    def _listen(self, store: Store) -> None:
-        """Have the store tell of doubts and of its sessions; weakly, as `emit`."""
-        doubt, lose = WeakMethod(self.keeper.doubt), WeakMethod(self.keeper.lose)
-        shorten = WeakMethod(self._shorten)
-        store.on_doubt(lambda: _called(doubt()))
-        store.on_session_lost(lambda ids: _called(lose(), ids))
-        store.on_session_shortened(lambda since, seconds: _called(shorten(), since, seconds))
+    def _made_keeper(self, store: Store) -> Keeper:
+        # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
+        emit = WeakMethod(self.emit)
+        return Keeper(
+            store.for_keeper(),
+            self._keeper_runtime,
+            self.mutex,
+            lambda event: _called(emit(), event),
+            self.runtime.stalled,
+            self.session,
+        )
 
-    def _shorten(self, since: float, seconds: float) -> None:
-        """Have no lease count on more than so many seconds from `since`: the session that carries the claims
-        ends then. For any thread.
-        """
-        # First: a lease that is entered from here on has looked there.
-        self.shortened = Shortened(self.runtime.now(), since, seconds)
-        with self.mutex:
-            for lease in (*self.cohorts.lenders(), *self.leases):
-                lease._on_session_shortened(since, seconds)
-        self.keeper.deadlines_moved()
+    def _listen(self, store: Store) -> None:
+        """Have the store tell of doubts, and of the session if there is one; weakly, as `emit`."""
+        doubt = WeakMethod(self.keeper.doubt)
+        store.on_doubt(lambda: _called(doubt()))
+        if self.session is not None:
+            store.on_session_lost(self.session.lose)
+            store.on_session_shortened(self.session.shorten)
 
     def emit(self, event: events.Event) -> None:
         """Call the listener on the caller's thread; never on the keeper's, which a slow listener would

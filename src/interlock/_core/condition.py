@@ -271,7 +271,7 @@ class Wait:
         If there is a call, it is ours from here on: it is renewed as long as we live, until we have the lock.
         """
         me, call, asked = self._me, self._call, self._runtime.now()
-        if self._client.sessions:
+        if self._client.session is not None:
             return await self._notified_in_session(patience)
         ask = [
             Renewal(me.resource, me.id, me.claim.ttl),
@@ -316,7 +316,7 @@ class Wait:
             taken = one.id not in self._seen
             late = (
                 one.lapses_in < self._room.ttl
-                and not self._client.sessions  # the dead leave with their session
+                and self._client.session is None  # the dead leave with their session
                 if taken
                 else now - self._seen[one.id] >= ANSWER * self._room.ttl
             )

@@ -132,10 +132,8 @@ class Holding:
                     next_head = client.cohorts.arrived(member)
                 self.leases[lease] = client.leases[lease] = None
         client.keeper.keep(lease, due)
-        shortened = client.shortened
-        if shortened is not None and turn is None and lease._counts_from < shortened.found:
-            lease._on_session_shortened(shortened.since, shortened.seconds)
-            client.keeper.keep(lease)
+        if client.session is not None and turn is None:
+            client.session.adapt(lease)
         if next_head is not None:
             next_head.call()
         if client.wants_all_events():
@@ -266,9 +264,9 @@ class Holding:
         if not lease._owner.alive():  # it enters nothing again
             self.client.entries.pop(lease._owner, None)
         self.client.cohorts.dissolve(lease)
-        if lease._cause == "refused" or (self.client.sessions and lease._cause not in ("evicted", "session")):
-            # Refused: the claim may still wait, and would be let in, for nobody. Or lost by our own clock
-            # only: while the session lives, nothing else would remove the claim.
+        session = self.client.session
+        # Refused: the claim may still wait, and would be let in, for nobody.
+        if lease._cause == "refused" or (session is not None and session.carries_on(lease)):
             release_later(self.client, lease._claim, 0.0, pause=0.0)
         loss = lease.loss()
         self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))

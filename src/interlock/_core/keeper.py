@@ -31,6 +31,7 @@ from typing import Protocol
 from interlock import events
 from interlock._core.removal import PendingRelease
 from interlock._core.runtime import Job, Mutex, Owner, Runtime, Signal
+from interlock._core.session import Session
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.store import IO_TIMEOUT, Store
@@ -86,11 +87,11 @@ class Renewable(Protocol):
         ...
 
     def _on_session_lost(self) -> None:
-        """Conclude that it is lost: the session that carried its claim has ended."""
+        """Conclude that it is lost: the session that carried its claim has ended. See `Session`."""
         ...
 
     def _left_behind(self) -> bool:
-        """Whether its claim may still stand though it is over, and nobody will release it."""
+        """Whether its claim may still stand though it is over, and nobody will release it. See `Session`."""
         ...
 
 
@@ -114,12 +115,14 @@ class Keeper:
         mutex: Mutex,
         report: Callable[[events.Event], None],
         stalled: Callable[[], float],
+        session: Session | None = None,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._mutex = mutex
         self._report = report
         self._stalled = stalled  # how long the holders' event loop has been stuck
+        self._session = session  # None where each claim lapses by itself
         self._stall_reported = False
         self._order = count()
         self.young: dict[Renewable, None] = {}  # those that came since the keeper last looked
@@ -197,11 +200,8 @@ class Keeper:
             self.doubted = self._wakes_at = self._runtime.now()
         self._ring()
 
-    def lose(self, ids: Collection[str] | None) -> None:
-        """Conclude that these claims are gone, or all of them: their session has ended. For any thread."""
-        for kept in self.kept():
-            if ids is None or kept.id in ids:
-                kept._on_session_lost()
+    def forget_releases(self, ids: Collection[str] | None) -> None:
+        """Release these claims no more, or none at all: they are gone. For any thread."""
         for pending in list(self._pending):
             if ids is None or pending.id in ids:
                 self._pending.pop(pending, None)
@@ -259,7 +259,9 @@ class Keeper:
 
     def after_fork(self, mutex: Mutex) -> None:
         """In a forked child: nothing is held, and no thread runs."""
-        self.__init__(self._store, self._runtime, mutex, self._report, self._stalled)  # type: ignore[misc]
+        self.__init__(  # type: ignore[misc]
+            self._store, self._runtime, mutex, self._report, self._stalled, self._session
+        )
 
     # ---- the loop -----------------------------------------------------------
 
@@ -415,9 +417,8 @@ class Keeper:
             kept._poll(asked)
             if kept._ended:
                 self.drop(kept)  # or it would be due for ever, and we would never sleep again
-                if self._store.traits.lapses == "session" and kept._left_behind():
-                    left = PendingRelease(kept.resource, kept.id, 0.0, due=asked, until=NEVER)
-                    self.release_later(left)  # nothing else removes it while the session lives
+                if self._session is not None and (left := self._session.left_behind(kept, asked)):
+                    self.release_later(left)
             elif kept in self._live:
                 if renewal := kept._renewal(asked):
                     asking.append((kept, renewal))

@@ -415,9 +415,8 @@ class Lease:
                 self._claim, self._unsigned = replaced(self._claim, who=self._unsigned), None
             if self._turn is not None:
                 self._turn.answered = max(self._turn.answered, asked)
-            shortened = self._holding.client.shortened
-            if shortened is not None and asked < shortened.found:  # by what the store knew before
-                until = min(until, timing.deadline(shortened.since, shortened.seconds))
+            if (session := self._holding.client.session) is not None:
+                until = session.bound(asked, until)
             self._deadline = max(self._deadline, until)
             self._state = TRANSITIONS[self._state][LeaseEvent.RENEWED]
 

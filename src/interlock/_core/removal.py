@@ -85,7 +85,8 @@ def release_later(client: Client, claim: Claim, linger: float, pause: float = FI
     now = client.runtime.now()
     due = now + pause
     free_from = now + linger if linger else 0.0
-    until = FOR_EVER if client.sessions else due + claim.ttl  # by when the claim has lapsed by itself
+    # By then the claim has lapsed by itself; one that a session carries does not.
+    until = due + claim.ttl if client.session is None else FOR_EVER
     client.keeper.release_later(PendingRelease(claim.resource, claim.id, free_from, due=due, until=until))
 
 

@@ -182,8 +182,8 @@ class Waiter:
         """Seconds until something that we must watch may have lapsed, or our own place."""
         if not self._waits_for_ring(busy):
             left = min(left, max(0.001, self._last_reply + busy.retry_after - self._runtime.now()))
-        # A place of a session is not prolonged by asking again.
-        return left if self._client.sessions else min(left, self._attempt.claim.place_ttl)
+        # A place that a session carries is not prolonged by asking again.
+        return min(left, self._attempt.claim.place_ttl) if self._client.session is None else left
 
     async def _back_off(self, busy: Busy, left: float) -> None:
         """Pause before the next try of a claim that stands in no queue: longer each time, up to a bound.
