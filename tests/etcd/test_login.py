@@ -424,7 +424,7 @@ def test_users_and_roles_that_are_changed_again_and_again_are_no_refusal(
             nonlocal old
             if method != AUTHENTICATE and old:
                 old -= 1
-                raise status_error(line.place, Status(3, "etcdserver: revision of auth store is old"))
+                raise status_error(line.label, Status(3, "etcdserver: revision of auth store is old"))
             return await real(line, method, *rest, **options)
 
         monkeypatch.setattr(BlockingConnection, "call", call)

@@ -342,7 +342,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redis/transport/pipelined.py",
             "PipelinedConnection.data_received",
-            "self.end(unreachable(self.place, 'the program was interrupted while it read a reply'))",
+            "self.end(unreachable(self.label, 'the program was interrupted while it read a reply'))",
             "pass",
         ),
         tests=Tests("tests/redis/test_multiplexed_order.py", "interrupt"),

@@ -33,7 +33,7 @@ class Nodes:
         self._hangs = hangs
         self.asked = 0
         self.waited = 0.0
-        self.members = SimpleNamespace(majority=2, size=3, everyone=(0, 1, 2), places=("one", "two", "three"))
+        self.members = SimpleNamespace(majority=2, size=3, everyone=(0, 1, 2), labels=("one", "two", "three"))
 
     def once_connected(self, timeout: float) -> Timeouts:
         return Timeouts(timeout, timeout, 2)

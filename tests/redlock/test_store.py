@@ -278,7 +278,7 @@ def test_two_dead_of_five_cost_their_timeout_once_and_then_nothing(colour: str) 
             assert took[20] < 0.045  # less than a node's timeout: nobody waits for them
             tokens = [(await pair(store))[1] for _ in range(5)]
             assert tokens == sorted(set(tokens))
-            (view,) = [v for v in await store.view("x") if str(servers[1].port) in v.place]
+            (view,) = [v for v in await store.view("x") if str(servers[1].port) in v.label]
             assert view.state != "granted"
 
         run(colour, servers.url(), main)

@@ -32,7 +32,7 @@ class Connection:
 @pytest.fixture
 def pool() -> ConnectionPool:
     make: Any = Connection
-    return ConnectionPool(make, Threads(), place="nowhere", most=1, connect_timeout=TIMEOUT)
+    return ConnectionPool(make, Threads(), label="nowhere", most=1, connect_timeout=TIMEOUT)
 
 
 def borrow(

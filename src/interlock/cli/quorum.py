@@ -97,21 +97,21 @@ def _admit(store: RedlockStore, options: Namespace, output: Output) -> int:
     """Give one node its vote before its time."""
     states = drive(store.status())
     state = _named(states, options.node)
-    place = quorum_report.place(state)
+    label = quorum_report.label(state)
     if not state.reachable:
-        raise StoreUnavailable(f"{place}: {quorum_report.word(state, states)}")
+        raise StoreUnavailable(f"{label}: {quorum_report.word(state, states)}")
     if not state.votes:
         if not options.yes:
-            output.error(f"{place} {quorum_report.predicate(state, states)}: {RISK}", exit_codes.USAGE)
+            output.error(f"{label} {quorum_report.predicate(state, states)}: {RISK}", exit_codes.USAGE)
             return exit_codes.USAGE
-        state = drive(store.admit(state.place))
+        state = drive(store.admit(state.label))
         if not state.votes:
             raise StoreUnavailable(
-                f"{place} was not admitted: meanwhile it lost its memory again; see interlock quorum status"
+                f"{label} was not admitted: meanwhile it lost its memory again; see interlock quorum status"
             )
-        result = f"{place} votes; it accepts no number up to {state.top}"
+        result = f"{label} votes; it accepts no number up to {state.top}"
     else:
-        result = f"{place} has its vote already"
+        result = f"{label} has its vote already"
     if output.json:
         output.document(quorum_report.document(state, _ahead(state)))
     else:
@@ -121,9 +121,9 @@ def _admit(store: RedlockStore, options: Namespace, output: Output) -> int:
 
 def _named(states: list[NodeState], node: str) -> NodeState:
     for state in states:
-        if node in (state.place, quorum_report.place(state)):
+        if node in (state.label, quorum_report.label(state)):
             return state
-    known = ", ".join(quorum_report.place(state) for state in states)
+    known = ", ".join(quorum_report.label(state) for state in states)
     raise InvalidSetting(f"{formatting.printable(node)} is none of the nodes: {known}")
 
 
@@ -133,7 +133,7 @@ def _init(store: RedlockStore, options: Namespace, output: Output) -> int:
     away = [state for state in states if not state.reachable]
     if away and not options.missing:
         silent = "; ".join(
-            f"{quorum_report.place(state)}: {quorum_report.word(state, states)}" for state in away
+            f"{quorum_report.label(state)}: {quorum_report.word(state, states)}" for state in away
         )
         raise StoreUnavailable(
             f"not all nodes can be reached ({silent}); to begin without them say --missing"

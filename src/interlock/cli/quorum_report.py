@@ -14,9 +14,9 @@ HEADING = ("NODE", "STATE", "RUN", "CLOCK", "HIGHEST")
 BEGIN_ANEW = "when nothing is held any more, `interlock quorum init --yes` lets all begin anew"
 
 
-def place(state: NodeState | NodeView) -> str:
+def label(state: NodeState | NodeView) -> str:
     """How the node is named, as `admit` takes it: `127.0.0.1:6379`."""
-    return formatting.printable(state.place.removeprefix("Redis at "))
+    return formatting.printable(state.label.removeprefix("Redis at "))
 
 
 def majority(states: Sequence[NodeState]) -> int:
@@ -45,7 +45,7 @@ def _why(silent: NodeState | NodeView) -> str:
     """The error of a node, without its advice and address, which would push the other columns off the
     screen.
     """
-    return formatting.printable(silent.state.removeprefix(silent.place).lstrip(": ").partition(";")[0])
+    return formatting.printable(silent.state.removeprefix(silent.label).lstrip(": ").partition(";")[0])
 
 
 def predicate(state: NodeState, states: Sequence[NodeState]) -> str:
@@ -70,7 +70,7 @@ def _can_admit(states: Sequence[NodeState]) -> bool:
 def row(state: NodeState, ahead: float | None, states: Sequence[NodeState]) -> tuple[str, ...]:
     """One line of the table; `ahead` is how far its clock is ahead of this machine's."""
     return (
-        place(state),
+        label(state),
         word(state, states),
         state.run[:8],
         "" if ahead is None else _apart(ahead),
@@ -95,7 +95,7 @@ def verdict(states: Sequence[NodeState]) -> tuple[bool, str]:
 
 def _advice(states: Sequence[NodeState]) -> str:
     needed, votes = majority(states), sum(state.votes for state in states)
-    away = [place(state) for state in states if not state.reachable]
+    away = [label(state) for state in states if not state.reachable]
     restarted = sum(state.reachable and state.state == "restarted" for state in states)
     if restarted and votes + restarted + len(away) >= needed:
         return "when a client asks, it finds out whether those that restarted lost anything"
@@ -108,7 +108,7 @@ def _advice(states: Sequence[NodeState]) -> str:
 
 def refusal(used: Sequence[NodeState], away: Sequence[NodeState]) -> str:
     """Why `init` wants to be told twice."""
-    names = ", ".join(place(state) for state in (used or away))
+    names = ", ".join(label(state) for state in (used or away))
     why = "was used before" if len(used) == 1 else "were used before"
     if not used:
         why = "cannot be reached, and may have been used before"
@@ -157,7 +157,7 @@ def standing(resource: str, views: Sequence[NodeView]) -> str:
 
 def document(state: NodeState, ahead: float | None) -> dict[str, Any]:
     return {
-        "node": state.place.removeprefix("Redis at "),
+        "node": state.label.removeprefix("Redis at "),
         "reachable": state.reachable,
         "state": state.state if state.reachable else "unreachable",
         "why": "" if state.reachable else state.state,

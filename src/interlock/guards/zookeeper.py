@@ -158,13 +158,13 @@ class _Guard(ABC):
         own = 1 + standing
         if standing and isinstance(results[1], errors.NoNodeError):
             raise StaleToken(shown.resource, shown.token, 0)
-        failed = [(place, result) for place, result in enumerate(results) if isinstance(result, Exception)]
+        failed = [(index, result) for index, result in enumerate(results) if isinstance(result, Exception)]
         if not failed:
             return results[own:]
         # Those before the one that was refused were rolled back, and those after it were not tried.
         aside = (errors.RolledBackError, errors.RuntimeInconsistency)
-        place, refused = next((each for each in failed if not isinstance(each[1], aside)), failed[0])
-        if place >= own:
+        index, refused = next((each for each in failed if not isinstance(each[1], aside)), failed[0])
+        if index >= own:
             raise refused
         raise self._refusal(shown, refused) from refused
 

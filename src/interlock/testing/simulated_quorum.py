@@ -36,15 +36,15 @@ BORN = 1_700_000_000.0  # the time on a correct wall clock when the world begins
 class SimulatedNode:
     """One server with its own clock. If it is `durable`, every write is on disk before it is answered."""
 
-    def __init__(self, world: World, place: str, *, drift: float = 0.0, durable: bool = False) -> None:
+    def __init__(self, world: World, label: str, *, drift: float = 0.0, durable: bool = False) -> None:
         self.world = world
-        self.place = place
+        self.label = label
         self.up = True
         self.life = 1  # the number of its process
         self.hung_until = 0.0  # true time
         self._rate = 1.0 + drift
         self._jumped = 0.0
-        self.memory = NodeMemory(self.clock, f"{place}/1", durable)
+        self.memory = NodeMemory(self.clock, f"{label}/1", durable)
         self._saved: Any = None
 
     def clock(self) -> int:
@@ -77,7 +77,7 @@ class SimulatedNode:
         """Start another process: with all memory if the node is durable, otherwise with none, or with what
         was saved.
         """
-        self.memory.restart(f"{self.place}/{self.life}")
+        self.memory.restart(f"{self.label}/{self.life}")
         if saved and self._saved is not None:
             memory = self.memory
             memory.claims, memory.marks, memory.quorum, memory.numbers = deepcopy(self._saved)
@@ -117,7 +117,7 @@ class SimulatedQuorumTransport:
         runtime: SimulatedRuntime,
         network: SimulatedRuntime,
     ) -> None:
-        self.places = [node.place for node in nodes]
+        self.labels = [node.label for node in nodes]
         self._nodes = nodes
         self._links = links
         self._runtime = runtime
@@ -229,7 +229,7 @@ class SimulatedQuorumTransport:
         if server.up and server.life == life:
             reply = server.memory.answer(request, node)
         else:
-            reply = StoreUnavailable(f"{server.place}: the connection broke")
+            reply = StoreUnavailable(f"{server.label}: the connection broke")
             self._lives[node] = 0
             self._not_read(node, request)
         if box is None or link.happens(link.faults.lose_reply):

@@ -229,8 +229,8 @@ class World:
                 if job.turn == turn:
                     self.wake(job)
             if ready:
-                place = int(choose() * len(ready))
-                ready[place], ready[-1] = ready[-1], ready[place]
+                index = int(choose() * len(ready))
+                ready[index], ready[-1] = ready[-1], ready[index]
                 self._step(ready.pop())
             elif timers and timers[0][0] <= until:
                 self.time = timers[0][0]

@@ -51,7 +51,7 @@ class QuorumCluster(SimulatedCluster):
         self.ways[name] = [Link(self.faults, self.random) for _ in self.servers]
         self.walls[name] = (self.random.random() - 0.5) * 10
         transport = SimulatedQuorumTransport(self.servers, self.ways[name], runtime, self.network)
-        members = self.members[name] = Membership(list(transport.places))
+        members = self.members[name] = Membership(list(transport.labels))
         quorum = Quorum(transport, members, runtime.now, lambda: self._wall(name), self.node_timeout)
         return RedlockStore(quorum, runtime, runtime.random, None)
 
@@ -63,7 +63,7 @@ class QuorumCluster(SimulatedCluster):
             for name, claims in server.memory.claims.items():
                 for id, stands in claims.items():
                     if stands.lapses > server.clock():
-                        yield server.place, name, f"claim {id} stands"
+                        yield server.label, name, f"claim {id} stands"
             # New nodes whose start was cut off halfway wait for an operator: they might as well have forgotten.
             if not server.memory.votes and not self.new:
-                yield server.place, "", "it has no vote though all has healed, and it was asked"
+                yield server.label, "", "it has no vote though all has healed, and it was asked"

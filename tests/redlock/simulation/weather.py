@@ -143,14 +143,14 @@ class QuorumNemesis(Nemesis):
     def crash(self) -> None:
         server = self._server()
         if server.up and (server.memory.durable or self._spare(server)):
-            self._say(f"{server.place} crashes, {'durable' if server.memory.durable else 'and forgets'}")
+            self._say(f"{server.label} crashes, {'durable' if server.memory.durable else 'and forgets'}")
             server.crash()
             self._later(self._cluster.ttl, lambda: None if server.up else server.start())
 
     def flush(self) -> None:
         server = self._server()
         if self._spare(server):
-            self._say(f"{server.place} is emptied")
+            self._say(f"{server.label} is emptied")
             server.flush()
 
     def roll_back(self) -> None:
@@ -162,7 +162,7 @@ class QuorumNemesis(Nemesis):
 
         def crash() -> None:
             if server.up and self._spare(server):
-                self._say(f"{server.place} crashes and comes back with old numbers")
+                self._say(f"{server.label} crashes and comes back with old numbers")
                 server.crash()
                 server.start(saved=True)
 
@@ -171,13 +171,13 @@ class QuorumNemesis(Nemesis):
     def hang(self) -> None:
         server = self._server()
         seconds = self._cluster.random.random() * 2 * self._cluster.ttl
-        self._say(f"{server.place} hangs for {seconds:.3f} s")
+        self._say(f"{server.label} hangs for {seconds:.3f} s")
         server.hang(seconds)
 
     def jump_node(self) -> None:
         server = self._server()
         seconds = (self._cluster.random.random() - 0.25) * 3 * self._cluster.ttl
-        self._say(f"the clock of {server.place} jumps by {seconds:.3f} s")
+        self._say(f"the clock of {server.label} jumps by {seconds:.3f} s")
         server.jump(seconds)
 
     def leap(self) -> None:
@@ -186,5 +186,5 @@ class QuorumNemesis(Nemesis):
         place = self._cluster.servers.index(server)
         if all(members.clocks[place].offset is not None for members in self._cluster.members.values()):
             seconds = (0.3 + self._cluster.random.random()) * 3 * self._cluster.ttl
-            self._say(f"the clock of {server.place} leaps {seconds:.3f} s ahead")
+            self._say(f"the clock of {server.label} leaps {seconds:.3f} s ahead")
             server.jump(seconds)

@@ -32,7 +32,7 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """Its name in errors."""
         return f"{self.scheme}://{self.authority}"
 
@@ -90,10 +90,10 @@ class Address:
         self.tls = tls
         self.connect_timeout = connect_timeout
         self.hosts = ",".join(endpoint.authority for endpoint in endpoints)
-        self.place = f"{endpoints[0].scheme}://{self.hosts}"
+        self.label = f"{endpoints[0].scheme}://{self.hosts}"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.place}>"
+        return f"<{type(self).__name__} {self.label}>"
 
 
 def address_of(parts: SplitResult, connect_timeout: float) -> tuple[Address, str]:

@@ -61,39 +61,39 @@ class Refused(StoreUnavailable):
     """
 
 
-def unreachable(place: str, why: object) -> Unreached:
+def unreachable(label: str, why: object) -> Unreached:
     reason = str(why) or type(why).__name__
     if isinstance(why, ssl.SSLCertVerificationError):
         return Advised(
-            f"{place}: cannot connect: its certificate is not trusted ({why.verify_message}); name its "
+            f"{label}: cannot connect: its certificate is not trusted ({why.verify_message}); name its "
             "authority with cacert="
         )
     if isinstance(why, ssl.SSLError):
         return Advised(
-            f"{place}: cannot connect: TLS failed ({why.reason or reason}); is this a port for TLS, and is "
+            f"{label}: cannot connect: TLS failed ({why.reason or reason}); is this a port for TLS, and is "
             "the client certificate (cert=, key=) accepted?"
         )
     if isinstance(why, OSError) and why.strerror:
         reason = why.strerror
-    return Unreached(f"{place}: cannot connect: {reason}")
+    return Unreached(f"{label}: cannot connect: {reason}")
 
 
-def nobody(place: str, hosts: str, last: Exception) -> Unreached:
+def nobody(label: str, hosts: str, last: Exception) -> Unreached:
     """No member of a cluster could be reached; `last` says why not the last one that was tried."""
     if isinstance(last, Advised):
         return last
     return Unreached(
-        f"{last}; is etcd running at {place}, and reachable from here? See: etcdctl --endpoints {hosts} "
+        f"{last}; is etcd running at {label}, and reachable from here? See: etcdctl --endpoints {hosts} "
         "endpoint health"
     )
 
 
-def timeout_error(place: str, seconds: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer in {duration(seconds)}")
+def timeout_error(label: str, seconds: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{label}: no answer in {duration(seconds)}")
 
 
-def not_sent(place: str, seconds: float) -> HeldUp:
-    return HeldUp(f"{place}: not sent in {duration(seconds)}: too many requests of this client are under way")
+def not_sent(label: str, seconds: float) -> HeldUp:
+    return HeldUp(f"{label}: not sent in {duration(seconds)}: too many requests of this client are under way")
 
 
 def reason(error: ProtocolError | MalformedMessage) -> str:
@@ -101,16 +101,16 @@ def reason(error: ProtocolError | MalformedMessage) -> str:
     return error.why if isinstance(error, MalformedMessage) else str(error)
 
 
-def not_etcd(place: str, why: object) -> StoreUnfit:
+def not_etcd(label: str, why: object) -> StoreUnfit:
     return StoreUnfit(
-        f"{place}: this is not the client port of an etcd v3 server ({why}); check host, port, and etcd:// "
+        f"{label}: this is not the client port of an etcd v3 server ({why}); check host, port, and etcd:// "
         "or etcds://"
     )
 
 
-def a_proxy(place: str) -> StoreUnfit:
+def a_proxy(label: str) -> StoreUnfit:
     return StoreUnfit(
-        f"{place}: this is etcd's grpc-proxy, through which no lease can be kept: it answers keep-alives and "
+        f"{label}: this is etcd's grpc-proxy, through which no lease can be kept: it answers keep-alives and "
         "reads by itself; name the members of the cluster in the URL"
     )
 
@@ -132,15 +132,15 @@ _NOT_NOW = (
 _DROPPED = "raft proposal dropped"  # it hands its office over, or knows no leader: nothing was written
 
 
-def status_error(place: str, status: Status) -> Exception:
+def status_error(label: str, status: Status) -> Exception:
     """The error for a call that ended with another status than OK."""
     code, said = status.code, printable(status.text).removeprefix("etcdserver: ")
     if not status.processed or _DROPPED in said:
-        return NotProcessed(f"{place}: {said}")
+        return NotProcessed(f"{label}: {said}")
     if code == grpc.NOT_FOUND and "lease not found" in said:
         return LeaseNotFound(said)
     if "lease already exists" in said:
-        return LeaseExists(f"{place}: {said}")
+        return LeaseExists(f"{label}: {said}")
     if "revision of auth store is old" in said:
         return OldRevision(said)
     if code == grpc.UNAUTHENTICATED or any(text in said for text in _NOT_AUTHENTICATED):
@@ -148,29 +148,29 @@ def status_error(place: str, status: Status) -> Exception:
     if code in (grpc.UNAVAILABLE, grpc.DEADLINE_EXCEEDED, grpc.CANCELLED) or any(
         text in said for text in _NOT_NOW
     ):
-        return Refused(f"{place}: {said}")
+        return Refused(f"{label}: {said}")
     if code == grpc.OUT_OF_RANGE:
-        return Compacted(f"{place}: {said}")
-    return _unfit(place, code, said)
+        return Compacted(f"{label}: {said}")
+    return _unfit(label, code, said)
 
 
-def _unfit(place: str, code: int, said: str) -> InterlockError:
+def _unfit(label: str, code: int, said: str) -> InterlockError:
     if code == grpc.PERMISSION_DENIED:
         return Denied(
-            f"{place}: the user may not do this ({said}); grant its role readwrite on the prefix interlock "
+            f"{label}: the user may not do this ({said}); grant its role readwrite on the prefix interlock "
             "(etcdctl role grant-permission ROLE --prefix=true readwrite interlock)"
         )
     if code == grpc.RESOURCE_EXHAUSTED and "space" in said:
         return StoreUnfit(
-            f"{place}: the database is full ({said}); compact and defragment it, then run: etcdctl alarm "
+            f"{label}: the database is full ({said}); compact and defragment it, then run: etcdctl alarm "
             "disarm"
         )
     if code == grpc.RESOURCE_EXHAUSTED:
-        return StoreUnavailable(f"{place}: {said}")
+        return StoreUnavailable(f"{label}: {said}")
     if code == grpc.UNIMPLEMENTED:
-        return not_etcd(place, said)
+        return not_etcd(label, said)
     if "authentication failed" in said or "auth" in said:
-        return StoreUnfit(f"{place}: logging in failed: {said}")
+        return StoreUnfit(f"{label}: logging in failed: {said}")
     return StoreUnfit(
-        f"{place}: the server refuses the request: {said or 'no reason given'} (gRPC status {code})"
+        f"{label}: the server refuses the request: {said or 'no reason given'} (gRPC status {code})"
     )

@@ -61,7 +61,7 @@ class EtcdStore(StoreDefaults):
         self._sides: Sides[EtcdStore] = Sides(twin, make_keeper)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._side.place}>"
+        return f"<{type(self).__name__} {self._side.label}>"
 
     # ---- claims -------------------------------------------------------------------------
 

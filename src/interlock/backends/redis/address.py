@@ -55,7 +55,7 @@ class Route(Protocol):
     """Opens connections to the server that a request is for: one address, or the present master."""
 
     @property
-    def place(self) -> str: ...
+    def label(self) -> str: ...
     @property
     def connect_timeout(self) -> float: ...
     @property
@@ -75,12 +75,12 @@ class Address:
         self._package = package  # redis or valkey
         self._kind = kind  # the name of the connection's class, the same for sync and async
         self._settings = {k: v for k, v in settings.items() if k in SETTINGS or k.startswith("ssl")}
-        self.place = _place(kind, settings)
+        self.label = _label(kind, settings)
         self.tls = kind == "SSLConnection"
         self._named = resolver.named(settings.get("host"))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.place}>"
+        return f"<{type(self).__name__} {self.label}>"
 
     @classmethod
     def of_url(cls, url: str, connect_timeout: float = CONNECT_TIMEOUT) -> Address:
@@ -145,7 +145,7 @@ class Address:
         if not self._named or native.green("socket"):  # green sockets belong to the thread that makes them
             return self._connected(timeout)
         try:
-            return connection_attempt.made(self.place, self._connected, timeout)
+            return connection_attempt.made(self.label, self._connected, timeout)
         except TimeoutError:
             raise self.timeout_error(timeout) from None
 
@@ -212,14 +212,14 @@ class Address:
         )
 
         shared_context = SharedContext(self._package, settings)
-        connection = kind(**accepted_options(self.place, kind, settings), **more)
-        shared_context.apply(self.place, connection, settings)
+        connection = kind(**accepted_options(self.label, kind, settings), **more)
+        shared_context.apply(self.label, connection, settings)
         return connection, shared_context
 
     def timeout_error(self, timeout: float) -> StoreUnavailable:
         """The error for a server that did not answer in time, with the likely reasons."""
         reasons = ["this port is not for TLS"] * self.tls + ["its name cannot be looked up"] * self._named
-        return timeout_error(self.place, timeout, *reasons)
+        return timeout_error(self.label, timeout, *reasons)
 
     def _error_for(
         self, error: Exception, timeout: float, shared_context: SharedContext | None = None
@@ -239,22 +239,22 @@ class Address:
             ("MaxClientsError", "max number of clients"),
         ):
             if name in names:
-                return reply_error(self.place, ErrorReply(f"{code} {said}"))
+                return reply_error(self.label, ErrorReply(f"{code} {said}"))
         if (
             "InvalidResponse" in names
             or isinstance(error, (ProtocolError, MemoryError, RecursionError))
             or "Protocol error" in said
         ):
-            return protocol_error(self.place, error)
+            return protocol_error(self.label, error)
         if "ResponseError" in names or any(word in said for word in ("DENIED", "max number of clients")):
-            return reply_error(self.place, ErrorReply(said))
+            return reply_error(self.label, ErrorReply(said))
         if isinstance(error, (TypeError, ValueError)):  # an option the library does not take
-            return StoreUnfit(f"{self.place}: {said}")
+            return StoreUnfit(f"{self.label}: {said}")
         if (cause := _cause(error)) is not None:
             if shared_context is not None:
                 shared_context.invalidate(cause)
-            return connect_error(self.place, cause, tls=self.tls)
-        return unreachable(self.place, said.rstrip("."))
+            return connect_error(self.label, cause, tls=self.tls)
+        return unreachable(self.label, said.rstrip("."))
 
 
 class _AsciiHost(bytes):
@@ -419,7 +419,7 @@ class _LoginSocket:
         return size
 
 
-def _place(kind: str, settings: dict[str, Any]) -> str:
+def _label(kind: str, settings: dict[str, Any]) -> str:
     if settings.get("path"):
         return f"Redis at {settings['path']}"
     host = settings.get("host") or "localhost"
@@ -429,11 +429,11 @@ def _place(kind: str, settings: dict[str, Any]) -> str:
 
 def _check_options(kind: Any, kind_name: str, settings: dict[str, Any]) -> None:
     """Refuse the options of a URL that a connection would not take."""
-    place, tls = _place("", settings), [name for name in settings if name.startswith("ssl")]
+    label, tls = _label("", settings), [name for name in settings if name.startswith("ssl")]
     known = SETTINGS - OBJECTS - ({"host", "port"} if kind_name.startswith("Unix") else {"path"})
     if tls and kind_name != "SSLConnection":
         raise InvalidURL(
-            f"{place}: {tls[0]} is an option of TLS; write rediss://, rediss+sentinel://, "
+            f"{label}: {tls[0]} is an option of TLS; write rediss://, rediss+sentinel://, "
             "rediss+cluster:// or "
             "redlocks://"
         )
@@ -443,12 +443,12 @@ def _check_options(kind: Any, kind_name: str, settings: dict[str, Any]) -> None:
         known |= known_options(kind)
     if unknown := [name for name in settings if name not in known]:
         raise InvalidURL(
-            f"{place}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
+            f"{label}: unknown option {unknown[0]!r}; known are prefix, db, client_name, "
             "connect_timeout, socket_connect_timeout, socket_keepalive and those of TLS, such as "
             "ssl_ca_certs"
         )
     if settings.get("ssl_cert_reqs", "none") not in ("none", "optional", "required"):
-        raise InvalidURL(f"{place}: {_odd_value('ssl_cert_reqs')}")
+        raise InvalidURL(f"{label}: {_odd_value('ssl_cert_reqs')}")
 
 
 def _odd_value(name: str) -> str:

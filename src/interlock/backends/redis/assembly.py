@@ -111,8 +111,8 @@ class Assembly:
     ) -> RedisStore:
         plain, replicated = self._kinds
         if (count := self._wanted(transport, handshake)) is None:
-            return plain(self._route.place, self._keys, transport, self._listener, runtime, twin)
-        store = replicated(self._route.place, self._keys, transport, self._listener, runtime, twin)
+            return plain(self._route.label, self._keys, transport, self._listener, runtime, twin)
+        store = replicated(self._route.label, self._keys, transport, self._listener, runtime, twin)
         store.replicate(count, wait_transport)
         return store
 

@@ -60,13 +60,13 @@ class ConnectionAttempt:
         return self._made
 
 
-def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
+def made(label: str, make: Callable[[float], Any], timeout: float) -> Any:
     """The connection that `make` makes in the seconds it is given; `TimeoutError` if these are not enough.
 
     While an abandoned attempt is under way no other begins. Otherwise each retry would leave a thread behind.
     """
     until = time.monotonic() + timeout
-    earlier = _left.get(place)
+    earlier = _left.get(label)
     if earlier is not None and not earlier.over(timeout):
         raise TimeoutError
     left = until - time.monotonic()
@@ -76,8 +76,8 @@ def made(place: str, make: Callable[[float], Any], timeout: float) -> Any:
     try:
         connection = attempt.result(left)
     except TimeoutError:
-        _left[place] = attempt
+        _left[label] = attempt
         raise
     if earlier is not None:
-        _left.pop(place, None)
+        _left.pop(label, None)
     return connection

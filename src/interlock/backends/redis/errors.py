@@ -127,7 +127,7 @@ NO_TLS = (
 )
 
 
-def reply_error(place: str, failure: ErrorReply) -> InterlockError:
+def reply_error(label: str, failure: ErrorReply) -> InterlockError:
     """The error for an error reply.
 
     Redis does not say which command of a script this user may not run, or which key has the wrong type, but
@@ -142,14 +142,14 @@ def reply_error(place: str, failure: ErrorReply) -> InterlockError:
                 )
             elif sentence is NOT_OURS and "quorum" in failed_line(text):
                 sentence = NO_VOTES
-            message = f"{place} {sentence} (it says: {_short(text)})"
+            message = f"{label} {sentence} (it says: {_short(text)})"
             return StoreUnavailable(message) if passing else StoreUnfit(message)
-    return StoreUnavailable(f"{place} refused: {_short(text)}")
+    return StoreUnavailable(f"{label} refused: {_short(text)}")
 
 
-def unreachable(place: str, why: object) -> StoreUnavailable:
+def unreachable(label: str, why: object) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{place}: {why or 'the connection broke'}; is the server running, and reachable?"
+        f"{label}: {why or 'the connection broke'}; is the server running, and reachable?"
     )
 
 
@@ -158,7 +158,7 @@ def as_unreached(error: InterlockError) -> InterlockError:
     return Unreached(str(error)) if type(error) is StoreUnavailable else error
 
 
-def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
+def connect_error(label: str, error: OSError, *, tls: bool) -> InterlockError:
     """The error for a failed connection: what the system reported, and what to do about it."""
     # By name: `ssl` is not loaded for programs without TLS.
     kinds = [kind.__name__ for kind in type(error).__mro__]
@@ -166,54 +166,54 @@ def connect_error(place: str, error: OSError, *, tls: bool) -> InterlockError:
     if "SSLCertVerificationError" in kinds:
         why = getattr(error, "verify_message", said).rstrip(".")
         advice = next((advice for word, advice in UNTRUSTED if word in why), SIGNED)
-        return StoreUnavailable(f"{place}: its certificate is not trusted ({why}); {advice}")
+        return StoreUnavailable(f"{label}: its certificate is not trusted ({why}); {advice}")
     if "SSLError" in kinds:
         # The message ends with a line of its C source.
         told = str(getattr(error, "reason", None) or said).partition(" (_ssl")[0]
         why = told.replace("_", " ").lower()
         advice = next((advice for word, advice in INSECURE if word in why), NO_TLS)
-        return StoreUnavailable(f"{place}: TLS failed ({why}); {advice}")
+        return StoreUnavailable(f"{label}: TLS failed ({why}); {advice}")
     if "gaierror" in kinds:
         return StoreUnavailable(
-            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
+            f"{label}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
             "machine"
         )
     if tls and isinstance(error, (FileNotFoundError, PermissionError)):
-        return StoreUnfit(f"{place}: {FILES} ({said})")
+        return StoreUnfit(f"{label}: {FILES} ({said})")
     why = os.strerror(error.errno) if error.errno else said
     if isinstance(error, (ConnectionResetError, BrokenPipeError)):
         # This is how a server ends a handshake when one side speaks TLS and the other does not.
-        return StoreUnavailable(f"{place}: {why}; {NO_TLS if tls else PLAIN}")
-    return unreachable(place, why)
+        return StoreUnavailable(f"{label}: {why}; {NO_TLS if tls else PLAIN}")
+    return unreachable(label, why)
 
 
-def timeout_error(place: str, timeout: float, *reasons: str) -> StoreUnavailable:
+def timeout_error(label: str, timeout: float, *reasons: str) -> StoreUnavailable:
     likely = ["it may be stopped", "busy with a slow command", *reasons]
     return StoreUnavailable(
-        f"{place} did not answer within {duration(timeout)}; {', '.join(likely)}, or cut off"
+        f"{label} did not answer within {duration(timeout)}; {', '.join(likely)}, or cut off"
     )
 
 
-def protocol_error(place: str, error: Exception) -> StoreUnfit:
-    return StoreUnfit(f"{place} does not speak the protocol of Redis ({error}); check host, port and TLS")
+def protocol_error(label: str, error: Exception) -> StoreUnfit:
+    return StoreUnfit(f"{label} does not speak the protocol of Redis ({error}); check host, port and TLS")
 
 
-def unexpected_answer(place: str, error: Exception) -> StoreUnfit:
+def unexpected_answer(label: str, error: Exception) -> StoreUnfit:
     """The error for a reply that no command or script of ours has: it has another type, or other parts."""
     return StoreUnfit(
-        f"{place} gave an answer that interlock does not understand ({type(error).__name__}: "
+        f"{label} gave an answer that interlock does not understand ({type(error).__name__}: "
         f"{_short(str(error))}); is it a Redis server, and does another program use the same names?"
     )
 
 
-def understood(place: str, read: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
+def understood(label: str, read: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
     """What `read` makes of a reply; an error of ours if the reply is not of the shape that it takes apart."""
     try:
         return read(*args, **settings)
     except InterlockError:
         raise
     except MALFORMED as error:
-        raise unexpected_answer(place, error) from error
+        raise unexpected_answer(label, error) from error
 
 
 def _short(text: str) -> str:

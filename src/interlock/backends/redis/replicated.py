@@ -113,14 +113,14 @@ class ReplicatedStore(RedisStore):
             return await super().claim(claim, timeout)
         except TooFewReplicas as short:
             if not isinstance(short.reply, int):
-                self._notify(understood(self._place, packing.claim_answer, claim, short.reply)[-1])
+                self._notify(understood(self._label, packing.claim_answer, claim, short.reply)[-1])
             # The claim is not released here: the release could arrive after the caller has asked again, and
             # end that grant. A caller that asks again waits for the replicas again; one that gives up takes
             # the claim back.
             raise StoreUnavailable(
                 f"{claim.resource}: {short.confirmed} of the {short.wanted} replicas wanted confirmed the "
                 "grant in time, so it does not count and is taken back; see INFO replication on "
-                f"{self._place}"
+                f"{self._label}"
             ) from None
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
@@ -138,7 +138,7 @@ class ReplicatedStore(RedisStore):
         # a second.
         waiting = min(LONGEST, max(0.01, (timeout - TICK) / 2))
         reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, waiting)
-        if understood(self._place, _too_few, reply, confirmed, wanted):
+        if understood(self._label, _too_few, reply, confirmed, wanted):
             raise TooFewReplicas(reply, confirmed, wanted)
         return reply
 
@@ -153,8 +153,8 @@ class ReplicatedStore(RedisStore):
                 call.with_source + body + wait, timeout, 2, again
             )
         if failures := [answer for answer in (reply, confirmed) if isinstance(answer, ErrorReply)]:
-            raise reply_error(self._place, failures[0])
-        return reply, understood(self._place, int, confirmed)
+            raise reply_error(self._label, failures[0])
+        return reply, understood(self._label, int, confirmed)
 
     async def _renew_batch(
         self, batch: list[Renewal], call: Call, body: bytes, timeout: float
@@ -165,7 +165,7 @@ class ReplicatedStore(RedisStore):
         wanted = await self._wanted(call.by_hash + body, timeout, True)
         timeout = max(0.001, until - self._runtime.now())
         reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, replica_timeout(timeout))
-        answers = understood(self._place, self._renewed, batch, reply)
+        answers = understood(self._label, self._renewed, batch, reply)
         return answers if confirmed >= wanted else unconfirmed(batch, answers, confirmed, wanted)
 
     async def _write(self, name: str, body: bytes, timeout: float) -> Any:
@@ -175,11 +175,11 @@ class ReplicatedStore(RedisStore):
         reply, confirmed = await self._run_and_wait(
             WRITE_CONFIRMED, body, timeout, wanted, replica_timeout(timeout), again=False
         )
-        if understood(self._place, packing.written, reply)[0] and confirmed < wanted:
+        if understood(self._label, packing.written, reply)[0] and confirmed < wanted:
             raise StoreUnavailable(
                 f"{confirmed} of the {wanted} replicas wanted confirmed the change in time; see INFO "
                 "replication "
-                f"on {self._place}"
+                f"on {self._label}"
             )
         return reply
 

@@ -90,14 +90,14 @@ class RedisStore(StoreDefaults):
 
     def __init__(
         self,
-        place: str,
+        label: str,
         keys: Keys,
         transport: Transport,
         listener: Listener | ShardedListener,
         runtime: WaitRuntime,
         twin: RedisStore | None,
     ) -> None:
-        self._place = place
+        self._label = label
         self._keys = keys
         self._transport = transport
         self._listener = listener
@@ -111,12 +111,12 @@ class RedisStore(StoreDefaults):
         self._places: dict[str, tuple[int, int]] = {}
         # Ids of claims with an unanswered request, which may be under way for long.
         self._unanswered: dict[str, None] = {}
-        self._publish_right = PublishRight(place)
+        self._publish_right = PublishRight(label)
         if twin is not None:
             twin._share_state_of(self)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._place}>"
+        return f"<{type(self).__name__} {self._label}>"
 
     async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
         """Run a script that may admit waiters of ours. If its reply is lost, they are woken to ask for
@@ -153,7 +153,7 @@ class RedisStore(StoreDefaults):
             if type(reply) is not ErrorReply:
                 return reply
             failure = reply
-        raise reply_error(self._place, failure)
+        raise reply_error(self._label, failure)
 
     # ---- claims -------------------------------------------------------------------
 
@@ -176,11 +176,11 @@ class RedisStore(StoreDefaults):
             reply = await self._run_with_source(call, body, timeout, reply)
         if type(reply) is int:
             return Granted(reply, claim.ttl)
-        answer, place, told = understood(self._place, packing.claim_answer, claim, reply)
+        answer, place_token, told = understood(self._label, packing.claim_answer, claim, reply)
         if told:
             self._notify(told)
-        if place:
-            self._places[claim.id] = (generation, place)
+        if place_token:
+            self._places[claim.id] = (generation, place_token)
         return answer
 
     async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
@@ -196,7 +196,7 @@ class RedisStore(StoreDefaults):
 
     def _notify(self, told: Sequence[Any]) -> None:
         """Deliver the grants in a script's reply. An empty id says that the script could not publish."""
-        understood(self._place, self._deliver, told)
+        understood(self._label, self._deliver, told)
 
     def _deliver(self, told: Sequence[Any]) -> None:
         if b"" in told:
@@ -208,7 +208,7 @@ class RedisStore(StoreDefaults):
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         id, signal, listener = claim.id.encode(), self._runtime.signal(), self._listener
         until = self._runtime.now() + timeout
-        generation, place = self._places.get(claim.id, (0, 0))
+        generation, place_token = self._places.get(claim.id, (0, 0))
         topics = (id, queue(claim.resource))
         subscribed = listener.enlist(signal, *topics)
         try:
@@ -232,7 +232,7 @@ class RedisStore(StoreDefaults):
         token = listener.take_token(id)
         # A grant for an earlier place, which lapsed while this process was stopped, must not count for this
         # place.
-        if not token or token != place or busy is None:
+        if not token or token != place_token or busy is None:
             return None
         # Somebody else may have sent the message: it counts until the first renewal, which the keeper sends
         # at once.
@@ -266,7 +266,7 @@ class RedisStore(StoreDefaults):
     ) -> list[RenewAnswer]:
         """The answers to the renewals of one script."""
         reply = await self._run(call, body, timeout)
-        return understood(self._place, self._renewed, batch, reply)
+        return understood(self._label, self._renewed, batch, reply)
 
     def _renewed(self, batch: Sequence[Renewal], reply: Any) -> list[RenewAnswer]:
         """The answers in one script's reply. Waiters that were admitted or removed are woken to ask again."""
@@ -276,7 +276,7 @@ class RedisStore(StoreDefaults):
             for renewal, said in zip(batch, replies, strict=True):
                 if said != packing.WAITS and renewal.id in self._places:
                     self._listener.wake(renewal.id.encode())
-        return [packing.renew_answer(self._place, r, said) for r, said in zip(batch, replies, strict=True)]
+        return [packing.renew_answer(self._label, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         name, listener = id.encode(), self._listener
@@ -301,7 +301,7 @@ class RedisStore(StoreDefaults):
             listener.claim_removed(name)
         if type(reply) is int:
             return reply == 1
-        return understood(self._place, self._released, reply)
+        return understood(self._label, self._released, reply)
 
     def _released(self, reply: Any) -> bool:
         removed, *told = reply
@@ -314,16 +314,16 @@ class RedisStore(StoreDefaults):
         """
         body += bulk(packing.millis(linger) if linger > 0 else b"0")
         known = self._places.get(id)
-        place = bulk(b"%d" % (known[1] if known else 0))
+        place_token = bulk(b"%d" % (known[1] if known else 0))
         if id in self._unanswered:
-            return RELEASE_UNANSWERED, body + place + b"$1\r\n1\r\n"
-        return (RELEASE_PLACE, body + place) if known else (RELEASE_LINGER, body)
+            return RELEASE_UNANSWERED, body + place_token + b"$1\r\n1\r\n"
+        return (RELEASE_PLACE, body + place_token) if known else (RELEASE_LINGER, body)
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         body = self._keys.claim_keys(resource) + bulk(self._listener.subscription_of(resource)[0])
         body += bulk(b"" if limit is None else b"%d" % limit)
         reply = await self._run(INSPECT, body, timeout)
-        found = understood(self._place, packing.queue, resource, reply)
+        found = understood(self._label, packing.queue, resource, reply)
         self._notify(reply[2])
         return found
 
@@ -333,7 +333,7 @@ class RedisStore(StoreDefaults):
         except InterlockError:
             raise
         except MALFORMED as error:
-            raise unexpected_answer(self._place, error) from error
+            raise unexpected_answer(self._label, error) from error
         found: list[str] = []
         for name, sure in names:
             if len(found) >= limit:
@@ -349,7 +349,7 @@ class RedisStore(StoreDefaults):
     async def _ask(self, request: bytes, replies: int = 1) -> Any:
         reply = await self._transport.ask(request, IO_TIMEOUT, replies)
         if isinstance(reply, ErrorReply):
-            raise reply_error(self._place, reply)
+            raise reply_error(self._label, reply)
         return reply
 
     async def evict(
@@ -362,7 +362,7 @@ class RedisStore(StoreDefaults):
         upto = b""
         while True:
             reply = await self._run_once(resource, EVICT, body + bulk(upto), IO_TIMEOUT)
-            some, told, upto = understood(self._place, packing.evicted, resource, reply)
+            some, told, upto = understood(self._label, packing.evicted, resource, reply)
             self._notify(told)
             removed += some
             if not upto:
@@ -376,8 +376,8 @@ class RedisStore(StoreDefaults):
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         reply = await self._transport.ask(command(b"GET", self._keys.register(name)), timeout)
         if isinstance(reply, ErrorReply):
-            raise reply_error(self._place, reply)
-        return understood(self._place, packing.versioned, reply)
+            raise reply_error(self._label, reply)
+        return understood(self._label, packing.versioned, reply)
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
@@ -390,7 +390,7 @@ class RedisStore(StoreDefaults):
         )
         body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
         reply = await self._write(name, body, timeout)
-        written, told = understood(self._place, packing.written, reply)
+        written, told = understood(self._label, packing.written, reply)
         if not told:
             self._publish_right.denied()
         return Versioned(value, written) if written else None

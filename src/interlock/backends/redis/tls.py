@@ -39,7 +39,7 @@ class SharedContext:
         if any("ocsp" in name and value for name, value in told.items()):
             self._key = None  # the library checks each certificate with OCSP itself
 
-    def apply(self, place: str, connection: Any, settings: dict[str, Any]) -> None:
+    def apply(self, label: str, connection: Any, settings: dict[str, Any]) -> None:
         """Have a connection that is about to be made use the shared context."""
         if self._key is None:
             return
@@ -48,7 +48,7 @@ class SharedContext:
             return  # key and certificate are in one file, which asyncio connections of the library ignore
         kept = _read.get(self._key)
         if kept is None:
-            maker = self._maker(place, settings) if blocking else connection.ssl_context
+            maker = self._maker(label, settings) if blocking else connection.ssl_context
             if maker is None:
                 return
             kept = _read.setdefault(self._key, (maker, time.monotonic()))
@@ -57,14 +57,14 @@ class SharedContext:
         else:
             connection.ssl_context = kept[0]
 
-    def _maker(self, place: str, settings: dict[str, Any]) -> Any:
+    def _maker(self, label: str, settings: dict[str, Any]) -> Any:
         """Makes the context.
 
         Only the library's asyncio connections keep theirs, and they may know fewer settings.
         """
         kind = import_module(f"{self._package}.asyncio.connection").SSLConnection
         try:
-            known = accepted_options(place, kind, settings)
+            known = accepted_options(label, kind, settings)
         except StoreUnfit:
             return None
         return kind(**{name: value for name, value in known.items() if name.startswith("ssl")}).ssl_context
@@ -88,7 +88,7 @@ def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
     return made
 
 
-def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
+def accepted_options(label: str, kind: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that this class of connections accepts; those of a sync client may not fit async ones,
     or vice versa.
     """
@@ -97,7 +97,7 @@ def accepted_options(place: str, kind: type[Any], settings: dict[str, Any]) -> d
     for name in strange:
         if settings[name]:  # to leave it out would make a connection less safe than its owner wants
             raise StoreUnfit(
-                f"{place}: {name} is not for connections of {kind.__module__}; leave it out, or use the "
+                f"{label}: {name} is not for connections of {kind.__module__}; leave it out, or use the "
                 "other face"
             )
     return {name: value for name, value in settings.items() if name not in strange}

@@ -130,9 +130,9 @@ def open_addresses(
 
     The keeper gets a store of its own over them, and an asyncio store has a blocking twin.
     """
-    places = [address.place for address in addresses]
-    _check_independent(places)
-    members, packing = Membership(places), Packing(prefix)
+    labels = [address.label for address in addresses]
+    _check_independent(labels)
+    members, packing = Membership(labels), Packing(prefix)
     connect_timeout = max(address.connect_timeout for address in addresses)
 
     def quorum(transport: QuorumTransport) -> Quorum:
@@ -161,13 +161,13 @@ def open_addresses(
     return store
 
 
-def _check_independent(places: list[str]) -> None:
-    twice = [place for place in places if places.count(place) > 1]
+def _check_independent(labels: list[str]) -> None:
+    twice = [label for label in labels if labels.count(label) > 1]
     if twice:
         raise InvalidURL(f"{twice[0]} is named twice: each node of a quorum must be a server of its own")
-    if len(places) < 3:
+    if len(labels) < 3:
         raise InvalidURL(
-            f"a quorum needs at least 3 independent servers, not {len(places)}; for one use redis://"
+            f"a quorum needs at least 3 independent servers, not {len(labels)}; for one use redis://"
         )
 
 

@@ -156,13 +156,13 @@ class Quorum:
         """The error for a request that needed a majority; it names what each node said."""
         members = self.members
         alike: dict[str, list[str]] = {}  # nodes that gave the same reason are listed together
-        for node, place in enumerate(members.places):
+        for node, label in enumerate(members.labels):
             word = said.get(node)
             if word is None:
                 word = members.faults.get(node, "no answer" if node in members.away else "not waited for")
-            short = str(word).removeprefix(place).lstrip(": ")
-            alike.setdefault(short, []).append(place.removeprefix("Redis at "))
-        words = [f"Redis at {', '.join(places)}: {short}" for short, places in alike.items()]
+            short = str(word).removeprefix(label).lstrip(": ")
+            alike.setdefault(short, []).append(label.removeprefix("Redis at "))
+        words = [f"Redis at {', '.join(labels)}: {short}" for short, labels in alike.items()]
         errors = [word for word in said.values() if isinstance(word, InterlockError)]
         kind = StoreUnfit if errors and all(isinstance(e, StoreUnfit) for e in errors) else StoreUnavailable
         text = f"{doing} needs {members.majority} of {members.size} nodes ({'; '.join(words)})"

@@ -138,7 +138,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
         self._recovery = quorum.recovery = Recovery(quorum, runtime)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self._quorum.members.places)}>"
+        return f"<{type(self).__name__} {', '.join(self._quorum.members.labels)}>"
 
     # ---- claims -------------------------------------------------------------------
 
@@ -225,12 +225,12 @@ class RedlockStore(StoreDefaults, NoRegisters):
         """What each node remembers of the quorum; changes nothing."""
         return await self._recovery.status()
 
-    async def admit(self, place: str) -> NodeState:
+    async def admit(self, label: str) -> NodeState:
         """Give a node its vote before its quarantine is over.
 
         The operator vouches that nothing it granted is still held.
         """
-        return await self._recovery.admit(place)
+        return await self._recovery.admit(label)
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
         """Give every node its vote now.

@@ -37,7 +37,7 @@ class Assembly:
         self._runtime = runtime
         self._share = ListenerShare(dialect.listener_key, dialect.subscribe)
         self._state = ServerState()
-        self._keeper = KeeperConnection(dialect.place)
+        self._keeper = KeeperConnection(dialect.label)
 
     def store(self, *, asynchronous: bool) -> ServerStore:
         return self._async_store() if asynchronous else self._blocking_store()
@@ -86,7 +86,7 @@ class Assembly:
         # of two.
         reading = ReadingRuntime(runtime, lambda: listener.reader, _no_loop if blocking else _running_loop)
         store = ServerStore(
-            dialect.traits, dialect.place, runner, self._share, reading, self._state, self._keeper
+            dialect.traits, dialect.label, runner, self._share, reading, self._state, self._keeper
         )
         store.claim_table = dialect.claim_table
         return store

@@ -176,7 +176,7 @@ class Dialect(Protocol):
     def traits(self) -> Traits: ...
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The server for messages: no password in it."""
         ...
 

@@ -15,8 +15,8 @@ from interlock.backends.sql.dialect import Source
 class KeeperConnection:
     """Connects for the keeper of a client, once there is a keeper."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, label: str) -> None:
+        self._label = label
         self._source: Source | None = None
         self._blocks = True
         self._warm = False
@@ -49,7 +49,7 @@ class KeeperConnection:
         def warm(until: float) -> None:
             drive(source.warm(until - clock.now()), nested=True)
 
-        thread = ExecutorThread(clock.now, "interlock-keeper-connect", self._place)
+        thread = ExecutorThread(clock.now, "interlock-keeper-connect", self._label)
         try:
             await thread.run(warm, timeout=timeout)
         finally:

@@ -58,7 +58,7 @@ class ConnectionPool:
         make: Callable[[], Connection],
         runtime: WaitRuntime,
         *,
-        place: str,
+        label: str,
         most: int,
         connect_timeout: float,
         loop: Callable[[], Any] = lambda: None,
@@ -66,7 +66,7 @@ class ConnectionPool:
     ) -> None:
         self._make = make
         self._runtime = runtime
-        self._place = place
+        self._label = label
         self._most = most
         self.pace = ConnectPace(connect_timeout)
         self._loop = loop
@@ -133,7 +133,7 @@ class ConnectionPool:
         loop = self._loop()
         with self._mutex:
             if self._closed:
-                raise ClientClosed(f"{self._place} was closed")
+                raise ClientClosed(f"{self._label} was closed")
             for at in range(len(self._idle) - 1, -1, -1):
                 if self._idle[at].loop is loop:
                     connection = self._idle.pop(at).connection
@@ -183,7 +183,7 @@ class ConnectionPool:
                 left = max(until, self._returned_at + moving) - self._runtime.now()
                 if left <= 0:
                     raise Unreached(
-                        f"{self._place}: all {self._most} connections of this client are in use; give it "
+                        f"{self._label}: all {self._most} connections of this client are in use; give it "
                         "more with ?connections="
                     )
                 if waiter.signal.is_set():

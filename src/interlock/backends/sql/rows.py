@@ -75,13 +75,13 @@ def standings(rows: Rows) -> tuple[Standing, ...]:
                 text(id),
                 token,
                 permits,
-                place < inside,
+                index < inside,
                 max(0.0, seconds(age)),
                 seconds(lapses_in),
                 text(note),
                 text(who),
             )
-            for place, (token, id, permits, _, age, lapses_in, note, who) in enumerate(rows)
+            for index, (token, id, permits, _, age, lapses_in, note, who) in enumerate(rows)
         ]
     )
 

@@ -50,14 +50,14 @@ class ServerStore(SqlStore):
     def __init__(
         self,
         traits: Traits,
-        place: str,
+        label: str,
         runner: Runner,
         share: ListenerShare,
         runtime: WaitRuntime,
         state: ServerState,
         keeper: KeeperConnection,
     ) -> None:
-        super().__init__(place, runtime.now, runtime, share.listener, state)
+        super().__init__(label, runtime.now, runtime, share.listener, state)
         self._traits = traits
         self._runner = runner
         self._share = share
@@ -93,9 +93,9 @@ class ServerStore(SqlStore):
         except BaseException as error:
             self._leave_unanswered(claim.id, error)
             raise
-        answer, place = rows.claim_answer(claim, row)
-        if place is not None:
-            self._state.places[claim.id] = (generation, place)
+        answer, place_token = rows.claim_answer(claim, row)
+        if place_token is not None:
+            self._state.places[claim.id] = (generation, place_token)
         elif type(answer) is Granted and (claim.capacity > 1 or claim.id in self._state.places):
             self._state.places[claim.id] = (generation, answer.token)
         return answer
@@ -137,9 +137,9 @@ class ServerStore(SqlStore):
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         listener, deadline = self._listener, Deadline(self.now, timeout)
-        generation, place = self._state.places.get(claim.id, NO_PLACE)
+        generation, place_token = self._state.places.get(claim.id, NO_PLACE)
         if listener.polling:
-            return await self._poll(claim, busy, place, deadline)
+            return await self._poll(claim, busy, place_token, deadline)
 
         async def unchanged() -> bool:
             if busy is None:
@@ -156,30 +156,32 @@ class ServerStore(SqlStore):
         token = listener.take_grant(claim.id)
         # A grant for an earlier place, which lapsed while this process was stopped, must not count for this
         # place.
-        if not token or token != place:
+        if not token or token != place_token:
             return None
         # The message only wakes: any role of the database may send one, so the row decides.
-        args = (claim.resource, claim.id, "", place)
-        return self._grant(claim, place, await self._run(steps.FIND, args, deadline.of_request()))
+        args = (claim.resource, claim.id, "", place_token)
+        return self._grant(claim, place_token, await self._run(steps.FIND, args, deadline.of_request()))
 
     @staticmethod
-    def _grant(claim: Claim, place: int, found: Rows) -> Granted | None:
+    def _grant(claim: Claim, place_token: int, found: Rows) -> Granted | None:
         """The grant, if the rows of `steps.FIND` say that the claim is in."""
         for state, _, token, lapses_in in found:
-            if state == steps.IN and token == place:
+            if state == steps.IN and token == place_token:
                 return Granted(token, min(lapses_in, claim.place_ttl))
         return None
 
-    async def _poll(self, claim: Claim, busy: Busy | None, place: int, deadline: Deadline) -> Granted | None:
+    async def _poll(
+        self, claim: Claim, busy: Busy | None, place_token: int, deadline: Deadline
+    ) -> Granted | None:
         """Look at the row of the claim again and again, until something has happened to it."""
         granted: list[Granted] = []
 
         async def changed(within: float) -> bool:
             if self._listener.has_message(claim.id):
                 return True
-            args = (claim.resource, claim.id, self._listener.bell, place)
+            args = (claim.resource, claim.id, self._listener.bell, place_token)
             found = await self._run(steps.FIND, args, self.now() + within)
-            if busy is not None and (grant := self._grant(claim, place, found)) is not None:
+            if busy is not None and (grant := self._grant(claim, place_token, found)) is not None:
                 granted.append(grant)
             return all(rows.changed(busy, state, rung) for state, rung, _, _ in found)
 

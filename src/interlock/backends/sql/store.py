@@ -52,20 +52,20 @@ class SqlStore(StoreDefaults, ABC):
 
     def __init__(
         self,
-        place: str,
+        label: str,
         now: Callable[[], float],
         runtime: WaitRuntime,
         wakeups: Wakeups,
         state: SharedState,
     ) -> None:
         self.now = now
-        self._place = place
+        self._label = label
         self._runtime = runtime
         self._wakeups = wakeups
         self._shared_state, self._sweep, self._bells = state, state.sweep, state.bells
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._place}>"
+        return f"<{type(self).__name__} {self._label}>"
 
     @abstractmethod
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:

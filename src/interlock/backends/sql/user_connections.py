@@ -253,19 +253,19 @@ class UserSource:
         lender: Lender,
         adopt: Callable[[Any, Any], LentConnection],
         runtime: WaitRuntime,
-        place: Callable[[], str],
+        label: Callable[[], str],
         connect_timeout: float,
     ) -> None:
         self._lender = lender
         self._adopt = adopt
         self._runtime = runtime
-        self._place = place
+        self._label = label
         self.pace = ConnectPace(connect_timeout)
         self._refusal = ""  # why nothing can be borrowed in this process
 
     async def borrow(self, until: float, connecting_is_extra: bool) -> tuple[Connection, bool]:
         if self._refusal:
-            raise StoreUnfit(f"{self._place()}: {self._refusal}")
+            raise StoreUnfit(f"{self._label()}: {self._refusal}")
         began = self._runtime.now()
         timeout = max(0.001, until - began)
         if connecting_is_extra:
@@ -275,7 +275,7 @@ class UserSource:
             self.pace.reached(self._runtime.now() - began)
         except Exception as error:  # whatever the lender and its driver raise: nothing was sent
             said = one_sentence(str(error)) or type(error).__name__
-            raise Unreached(f"{self._place()}: no connection from the pool: {said}") from None
+            raise Unreached(f"{self._label()}: no connection from the pool: {said}") from None
         try:
             return self._adopt(lent, raw), True
         except BaseException:

@@ -46,7 +46,7 @@ class Address:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The ensemble, for messages: without credentials."""
         return f"zookeeper://{self.hosts_text}{self.chroot}"
 

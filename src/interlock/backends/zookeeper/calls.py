@@ -87,7 +87,7 @@ class Calls:
         answers = self.session_client.send(asked, signal)
         await self.answered(signal, timeout)
         if not all(answer.done for answer in answers):
-            raise late(self.session_client.place, timeout)
+            raise late(self.session_client.label, timeout)
         return answers
 
     def request_timeout(self, deadline: Deadline) -> float:
@@ -107,7 +107,7 @@ class Calls:
         began = self.session_client.now()
         came = await self.runtime.wait(signal, timeout)
         if not came:
-            raise late(self.session_client.place, timeout)  # silence does not tell how long a trip takes
+            raise late(self.session_client.label, timeout)  # silence does not tell how long a trip takes
         self.session_client.trips.append(self.session_client.now() - began)
 
     async def one(self, request: Request, deadline: Deadline) -> Answer:
@@ -117,7 +117,7 @@ class Calls:
         """Make a folder, and all above it; those that are there already stay."""
         for answer in await self.ask(self.session_client.parents(folder), deadline):
             if answer.failed(Unimplemented):
-                raise StoreUnavailable(f"{self.session_client.place}: interlock needs ZooKeeper 3.5 or later")
+                raise StoreUnavailable(f"{self.session_client.label}: interlock needs ZooKeeper 3.5 or later")
 
     async def children(self, folder: str, deadline: Deadline) -> list[str]:
         """The nodes in a folder, as the leader knows them now; none if there is no such folder."""
@@ -185,9 +185,9 @@ class Calls:
         now = self.session_client.now
         while session.writes.ends - now() < needed:
             if self.session_client.session is not session:  # no write will ever prove an old one
-                raise Unreached(f"{self.session_client.place}: the session was replaced meanwhile")
+                raise Unreached(f"{self.session_client.label}: the session was replaced meanwhile")
             if deadline.passed():
-                raise Unreached(f"{self.session_client.place}: the session was not verified in time")
+                raise Unreached(f"{self.session_client.label}: the session was not verified in time")
             await self.beat(session, deadline)
             if session.writes.ends - now() >= needed:
                 return
@@ -195,7 +195,7 @@ class Calls:
             pause = 0.0 if proof is None else proof - now()
             if pause > deadline.left():
                 raise StoreUnavailable(
-                    f"{self.session_client.place}: the connection was away for long, and the session "
+                    f"{self.session_client.label}: the connection was away for long, and the session "
                     f"is verified in {duration(pause)}"
                 )
             await self.runtime.wait(self.runtime.signal(), max(0.001, pause))

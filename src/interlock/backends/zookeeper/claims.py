@@ -66,7 +66,7 @@ class Claims(Operators, Releases):
         if claim.ttl > max(session.timeout + 0.001, self._usual):
             raise InvalidSetting(
                 f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
-                f"servers of {self._session_client.place} limit to {duration(session.timeout)}; choose a "
+                f"servers of {self._session_client.label} limit to {duration(session.timeout)}; choose a "
                 "shorter ttl, or have them raise maxSessionTimeout"
             )
         await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
@@ -101,7 +101,7 @@ class Claims(Operators, Releases):
                 continue
             path, stat = made.get()
             if stat.ephemeralOwner != session.number:
-                raise StoreUnavailable(f"{self._session_client.place}: the session was replaced meanwhile")
+                raise StoreUnavailable(f"{self._session_client.label}: the session was replaced meanwhile")
             node = path.rpartition("/")[2]
             if not counts(node):
                 # Its node is not noted: if the answer is lost, the claim is looked for, and
@@ -116,7 +116,7 @@ class Claims(Operators, Releases):
                 return self._join_crowd(own)
             return await self._judge(own, queue_read.view(), asked, deadline)
         raise StoreUnavailable(
-            f"{self._session_client.place}: the folder of {claim.resource} vanished again and again"
+            f"{self._session_client.label}: the folder of {claim.resource} vanished again and again"
         )
 
     async def _withdraw(self, claim: Claim, folder: str, path: str, czxid: int, deadline: Deadline) -> int:
@@ -163,7 +163,7 @@ class Claims(Operators, Releases):
         if session.size + size > most * ROOM:
             raise StoreUnfit(
                 f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
-                f"{self._session_client.place}, and with many more the servers could not read the "
+                f"{self._session_client.label}, and with many more the servers could not read the "
                 f"end of its session, which names all of them, in the {most} bytes of their jute.maxbuffer; "
                 "use another client as well, or raise jute.maxbuffer on all servers, and name it in the URL "
                 "(?jute_maxbuffer=)"
@@ -181,7 +181,7 @@ class Claims(Operators, Releases):
         if slot is None:
             self._ledger.forget(claim.id)
             raise HeldUp(
-                f"{self._session_client.place}: not sent in {duration(seconds)}: too many claims of this "
+                f"{self._session_client.label}: not sent in {duration(seconds)}: too many claims of this "
                 "client are under way"
             )
         try:

@@ -29,35 +29,35 @@ UNREADABLE = (struct.error, ValueError, TypeError, LookupError)
 """What kazoo raises when it reads an answer that ZooKeeper would not give."""
 
 
-def translated(place: str, error: Exception) -> InterlockError:
+def translated(label: str, error: Exception) -> InterlockError:
     """The error of interlock for one that a request was answered with."""
     if isinstance(error, InterlockError):
         return error
     if isinstance(error, BROKEN):
-        return CutOff(f"{place}: the connection or the session ended before the answer ({_name(error)})")
+        return CutOff(f"{label}: the connection or the session ended before the answer ({_name(error)})")
     if isinstance(error, exceptions.AuthFailedError):
-        return refused(place)
+        return refused(label)
     if isinstance(error, exceptions.NoAuthError):
         return StoreUnfit(
-            f"{place}: the ACL of a node there forbids this; give the credentials that it was made with "
+            f"{label}: the ACL of a node there forbids this; give the credentials that it was made with "
             "(zookeeper://user:password@...), or another chroot"
         )
     if isinstance(error, exceptions.InvalidACLError):
         return StoreUnfit(
-            f"{place}: the server refuses the ACL; acl=creator needs credentials, acl=open does not"
+            f"{label}: the server refuses the ACL; acl=creator needs credentials, acl=open does not"
         )
     if isinstance(error, QUOTA):
-        return StoreUnavailable(f"{place}: {_quota('a node there')}")
+        return StoreUnavailable(f"{label}: {_quota('a node there')}")
     if isinstance(error, exceptions.EphemeralOnLocalSessionError):
         return StoreUnfit(
-            f"{place}: the servers give local sessions, which hold no locks; set "
+            f"{label}: the servers give local sessions, which hold no locks; set "
             "localSessionsUpgradingEnabled=true on all of them"
         )
     if isinstance(error, exceptions.NotReadOnlyCallError):
-        return StoreUnavailable(f"{place}: the server is cut off from the others and only reads")
+        return StoreUnavailable(f"{label}: the server is cut off from the others and only reads")
     if isinstance(error, UNREADABLE):
-        return unreadable(place, printable(f"{_name(error)}: {error}"))
-    return StoreUnavailable(printable(f"{place}: ZooKeeper answered {_name(error)} {error}".rstrip()))
+        return unreadable(label, printable(f"{_name(error)}: {error}"))
+    return StoreUnavailable(printable(f"{label}: ZooKeeper answered {_name(error)} {error}".rstrip()))
 
 
 def guard_refused(resource: str, path: str, error: Exception) -> InterlockError:
@@ -92,12 +92,12 @@ def cut_off(error: Exception | None) -> bool:
     return isinstance(error, BROKEN) or type(error) is Unreached
 
 
-def unreadable(place: str, why: str) -> StoreUnfit:
-    return StoreUnfit(f"{place}: an answer cannot be read ({why}); is this a ZooKeeper server?")
+def unreadable(label: str, why: str) -> StoreUnfit:
+    return StoreUnfit(f"{label}: an answer cannot be read ({why}); is this a ZooKeeper server?")
 
 
-def refused(place: str) -> StoreUnfit:
-    return StoreUnfit(f"{place}: the server refused the credentials; check user, password and SASL options")
+def refused(label: str) -> StoreUnfit:
+    return StoreUnfit(f"{label}: the server refused the credentials; check user, password and SASL options")
 
 
 def _name(error: Exception) -> str:

@@ -77,7 +77,7 @@ class QueueReads:
         await calls.answered(signal, timeout)
         if not all(answer.done for answer in answers):  # so the list was not sent after them: it has failed
             queue_read.view()
-            raise late(self._session_client.place, timeout)
+            raise late(self._session_client.label, timeout)
         return answers, queue_read
 
     def _join(self, folder: str, signal: Signal) -> QueueRead:

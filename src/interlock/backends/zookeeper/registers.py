@@ -56,7 +56,7 @@ class Registers(Side):
             written = await self._write(name, stat, value, id, deadline)
             if written:
                 return Versioned(value, written)
-        raise StoreUnavailable(f"{self._session_client.place}: others wrote {name} again and again")
+        raise StoreUnavailable(f"{self._session_client.label}: others wrote {name} again and again")
 
     async def _write(self, name: str, stat: Any, value: str | None, id: str, deadline: Deadline) -> int:
         """Write over what was read; 0 if somebody else has written meanwhile."""
@@ -93,7 +93,7 @@ class Registers(Side):
                 return results[0].mzxid if stat is not None else (await self._read(name, deadline))[0].version
             for result in results:
                 if isinstance(result, QUOTA):
-                    raise translated(self._session_client.place, result)
+                    raise translated(self._session_client.label, result)
             if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
                 await self._calls.make_parents(self._paths.registers, deadline)
                 await self._tombstones.prepare(deadline)

@@ -153,7 +153,7 @@ class Renewals(Side):
             # read.
             if not any(isinstance(result, NodeExists) for result in results):
                 raise StoreUnavailable(
-                    f"{self._session_client.place}: {own.claim.resource} was not shrunk: {results}"
+                    f"{self._session_client.label}: {own.claim.resource} was not shrunk: {results}"
                 )
         own.permits, own.markers = permits, (marker,)
         return True

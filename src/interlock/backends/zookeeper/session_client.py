@@ -84,7 +84,7 @@ class Answer:
 
     def set(self, value: Any = None) -> None:
         if not requests.answers(self._request, value):
-            self.set_exception(unreadable(self._session_client.place, "it is of another kind"))
+            self.set_exception(unreadable(self._session_client.label, "it is of another kind"))
             return
         self.value = value
         if self._sent is not None:
@@ -108,7 +108,7 @@ class Answer:
     def get(self) -> Any:
         """The value; raises the error of interlock for any other answer."""
         if self.error is not None:
-            raise translated(self._session_client.place, self.error)
+            raise translated(self._session_client.label, self.error)
         return self.value
 
 
@@ -184,7 +184,7 @@ class SessionClient:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.place = address.place
+        self.label = address.label
         self.paths = Paths(address.chroot)
         self.on_doubt: list[Callable[[], None]] = []
         self.on_session_lost: list[Callable[[Collection[str] | None], None]] = []
@@ -245,7 +245,7 @@ class SessionClient:
                     return session
                 if self._closed or not await runtime.wait(signal, max(0.0, until - self.now())):
                     raise Unreached(
-                        f"{self.place}: no server could be reached in {duration(timeout)}{self._why_not}"
+                        f"{self.label}: no server could be reached in {duration(timeout)}{self._why_not}"
                     )
                 self._raise_failure()
             finally:
@@ -266,7 +266,7 @@ class SessionClient:
             if isinstance(error, (RuntimeError, OSError)):
                 with suppress(Exception):
                     started.close()  # what wakes its loop: no thread runs that would
-                raise Unreached(f"{self.place}: {error}") from error
+                raise Unreached(f"{self.label}: {error}") from error
             _stop(started)  # after an interrupt its thread may run
             raise
 
@@ -358,7 +358,7 @@ class SessionClient:
             loop()
         except Exception as error:
             if self._client is made:
-                self._failure = StoreUnavailable(f"{self.place}: {type(error).__name__}: {error}")
+                self._failure = StoreUnavailable(f"{self.label}: {type(error).__name__}: {error}")
         finally:
             if self._thread == thread:
                 self._thread = None
@@ -411,7 +411,7 @@ class SessionClient:
                 self._connected = False
                 lost, self.session = self.session, None
                 if made._state == states.KeeperState.AUTH_FAILED:
-                    self._failure = refused(self.place)
+                    self._failure = refused(self.label)
             if lost is not None:
                 for lose in self.on_session_lost:
                     lose(frozenset(lost.ids))
@@ -431,8 +431,8 @@ class SessionClient:
         """
         self._beat_if_due()
         sent: list[Answer] = []
-        for place, request in enumerate(asked, 1):
-            answer = Answer(self, request, signal if place == len(asked) else None)
+        for number, request in enumerate(asked, 1):
+            answer = Answer(self, request, signal if number == len(asked) else None)
             sent.append(answer)
             self._call(request, answer)
         return sent
@@ -448,7 +448,7 @@ class SessionClient:
     def _call(self, request: Request, answer: Answer) -> None:
         started = self._client
         if started is None:
-            answer.set_exception(Unreached(f"{self.place}: not connected"))
+            answer.set_exception(Unreached(f"{self.label}: not connected"))
         elif started._state in REFUSING:
             started._call(request, answer)
         else:
@@ -531,7 +531,7 @@ class SessionClient:
         bell = Bell(signal)
         with self.mutex:
             if self._closed:
-                raise Unreached(f"{self.place}: it was closed")
+                raise Unreached(f"{self.label}: it was closed")
             self._bells[bell] = None
         return bell
 
@@ -618,5 +618,5 @@ def _written_at(request_type: int, value: Any) -> float | None:
     return None
 
 
-def late(place: str, timeout: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer in {duration(timeout)}")
+def late(label: str, timeout: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{label}: no answer in {duration(timeout)}")

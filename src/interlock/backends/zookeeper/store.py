@@ -69,7 +69,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         session_client.on_session.append(lambda timeout: _called(tell(), timeout))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._session_client.place}>"
+        return f"<{type(self).__name__} {self._session_client.label}>"
 
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
         session_client = self._session_client

@@ -19,11 +19,11 @@ reads them.
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
 
 
-def _node(cluster: str, place: str, *options: str) -> Server:
-    provider = f"gmcast.listen_addr=tcp://{place}; ist.recv_addr=127.0.0.1:{free_port()}; gcache.size=8M"
+def _node(cluster: str, address: str, *options: str) -> Server:
+    provider = f"gmcast.listen_addr=tcp://{address}; ist.recv_addr=127.0.0.1:{free_port()}; gcache.size=8M"
     return Server(
         *("--wsrep-on=ON", f"--wsrep-provider={PROVIDER}", f"--wsrep-provider-options={provider}"),
-        *(f"--wsrep-cluster-address=gcomm://{cluster}", f"--wsrep-node-address={place}"),
+        *(f"--wsrep-cluster-address=gcomm://{cluster}", f"--wsrep-node-address={address}"),
         f"--wsrep-sst-receive-address=127.0.0.1:{free_port()}",
         *("--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--innodb-flush-log-at-trx-commit=0"),
         *options,
@@ -32,11 +32,11 @@ def _node(cluster: str, place: str, *options: str) -> Server:
 
 @contextmanager
 def cluster() -> Iterator[tuple[Server, Server]]:
-    place = f"127.0.0.1:{free_port()}"
-    first = _node("", place, "--wsrep-new-cluster")
+    address = f"127.0.0.1:{free_port()}"
+    first = _node("", address, "--wsrep-new-cluster")
     try:
         first.start()
-        second = _node(place, f"127.0.0.1:{free_port()}", *AS_NOBODY)
+        second = _node(address, f"127.0.0.1:{free_port()}", *AS_NOBODY)
         Path(second.folder, "complete").touch()  # it gets its files from the first
         if AS_NOBODY:
             shutil.chown(second.folder, "nobody")

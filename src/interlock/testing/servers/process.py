@@ -36,12 +36,12 @@ class FaultUnavailable(SkipTest):
     """A fault that cannot be made on this machine, and why. Test runners skip the test that wanted it."""
 
 
-def find_program(name: str, package: str, *places: str) -> str:
+def find_program(name: str, package: str, *patterns: str) -> str:
     """Return the path of a program, also from where Debian puts those of root; or raise `ServerMissing`."""
     path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin"
     found = [
         shutil.which(name, path=path),
-        *(match for place in places for match in sorted(glob(place), reverse=True)),
+        *(match for pattern in patterns for match in sorted(glob(pattern), reverse=True)),
     ]
     for program in found:
         if program:

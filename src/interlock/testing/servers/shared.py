@@ -37,19 +37,19 @@ def ports_of(kind: str) -> list[int]:
     return _join(kind, Path(gettempdir()) / f"interlock-{kind}-run-{run}")
 
 
-def _join(kind: str, place: Path) -> list[int]:
+def _join(kind: str, folder: Path) -> list[int]:
     while True:
-        place.mkdir(exist_ok=True)
-        users = _locked(place / "users", fcntl.LOCK_SH)  # until this process ends
+        folder.mkdir(exist_ok=True)
+        users = _locked(folder / "users", fcntl.LOCK_SH)  # until this process ends
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(users), os.stat(place / "users")):
+            if os.path.samestat(os.fstat(users), os.stat(folder / "users")):
                 break
         os.close(users)  # of servers that have just ended
-    starting = _locked(place / "starting", fcntl.LOCK_EX)
+    starting = _locked(folder / "starting", fcntl.LOCK_EX)
     try:
-        ports = place / "ports"
+        ports = folder / "ports"
         if not ports.exists():
-            _start(kind, place, ports)
+            _start(kind, folder, ports)
         found: list[int] = json.loads(ports.read_text())
         return found
     finally:
@@ -62,10 +62,10 @@ def _locked(path: Path, how: int) -> int:
     return file
 
 
-def _start(kind: str, place: Path, ports: Path) -> None:
-    with open(place / "log", "ab") as log:
+def _start(kind: str, folder: Path, ports: Path) -> None:
+    with open(folder / "log", "ab") as log:
         program = subprocess.Popen(
-            [sys.executable, "-m", "interlock.testing.servers.shared", kind, str(place)],
+            [sys.executable, "-m", "interlock.testing.servers.shared", kind, str(folder)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -73,22 +73,22 @@ def _start(kind: str, place: Path, ports: Path) -> None:
             start_new_session=True,  # Ctrl-C at the tests is not for it
         )
     until(lambda: ports.exists() or program.poll() is not None, 3 * PATIENCE)
-    assert ports.exists(), (place / "log").read_text()
+    assert ports.exists(), (folder / "log").read_text()
     program.returncode = 0  # it outlives us, and nobody is to be warned of that
 
 
-def main(kind: str, place: Path) -> None:
+def main(kind: str, folder: Path) -> None:
     module, name = KINDS[kind]
     servers = getattr(import_module(module), name)()
     try:
         servers.start()
-        written = place / "ports.new"
+        written = folder / "ports.new"
         written.write_text(json.dumps(servers.ports))
-        written.rename(place / "ports")
-        _locked(place / "users", fcntl.LOCK_EX)  # nobody is left
+        written.rename(folder / "ports")
+        _locked(folder / "users", fcntl.LOCK_EX)  # nobody is left
     finally:
         servers.close()
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
             raise
         finally:
             held.asking = False
-    raise StoreUnavailable(f"{side.place}: the client's session ended again and again")
+    raise StoreUnavailable(f"{side.label}: the client's session ended again and again")
 
 
 async def _claim(
@@ -325,10 +325,10 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
     try:
         found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
     except ValueError:
-        raise StoreUnfit(f"{side.place}: {side.keys.floor.decode()} must hold a whole number") from None
+        raise StoreUnfit(f"{side.label}: {side.keys.floor.decode()} must hold a whole number") from None
     if not 0 <= found[1] < HIGHEST_FLOOR:
         raise StoreUnfit(
-            f"{side.place}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as "
+            f"{side.label}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as "
             f"microseconds since 1970 are, not one of {len(str(found[1]))} digits"
         )
     moved, side.sessions.floor = found != side.sessions.floor, found

@@ -75,7 +75,7 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
         if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, timeout):
             deadline.connected(min(COMMIT, side.runtime.now() - now))
             if deadline.passed():
-                raise StoreUnavailable(f"{side.place}: no session in time")
+                raise StoreUnavailable(f"{side.label}: no session in time")
             continue
         try:
             if session is None:
@@ -156,7 +156,7 @@ async def keep(side: Side, session: Session, deadline: Deadline, *, listed: bool
     if session.lapsed(side.runtime.now()):
         await forsake(side, session, deadline)
         raise LeaseNotFound("its time has passed")
-    raise StoreUnavailable(f"{side.place}: the leader changes; a keep-alive was not confirmed")
+    raise StoreUnavailable(f"{side.label}: the leader changes; a keep-alive was not confirmed")
 
 
 def _share(side: Side, deadline: Deadline, attempt: int) -> Deadline:

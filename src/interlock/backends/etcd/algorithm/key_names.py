@@ -49,12 +49,12 @@ class KeyNames:
 
     def free(self, name: KeyName, *, again: bool) -> None:
         """Its claim has left. Unless nothing can reach the key any more, it is never used `again`."""
-        place = name.resource, name.word, name.reader
-        bits = self._in_use.get(place, 0) & ~(1 << name.number)
+        key = name.resource, name.word, name.reader
+        bits = self._in_use.get(key, 0) & ~(1 << name.number)
         if bits:
-            self._in_use[place] = bits
+            self._in_use[key] = bits
         else:
-            self._in_use.pop(place, None)
+            self._in_use.pop(key, None)
         if not again and name.word == self._word:
             self._word = _fresh_word()
 

@@ -61,8 +61,8 @@ async def _queue(
                 answer.ttl + 1.0
             )  # it tells whole seconds, cut off: this is an upper bound
     standings = [
-        claim_key.standing(capacity, place < inside, max(0.0, left.get(claim_key.lease, claim_key.ttl)))
-        for place, claim_key in enumerate(claim_keys)
+        claim_key.standing(capacity, index < inside, max(0.0, left.get(claim_key.lease, claim_key.ttl)))
+        for index, claim_key in enumerate(claim_keys)
     ]
     return Queue(resource, capacity, tuple(standings))
 

@@ -132,7 +132,7 @@ class QueueView:
         """The view of a reader: everything if the queue is short, otherwise those ahead that it may have to
         wait for, and itself.
         """
-        *others, readers, _, mine = (answer.ranged(place) for place in range(1, 6))
+        *others, readers, _, mine = (answer.ranged(index) for index in range(1, 6))
         found = [claim_key for part in others for claim_key in _claim_keys(part)]
         count = sum(part.count for part in others) + readers.count
         if readers.count == len(readers.kvs):

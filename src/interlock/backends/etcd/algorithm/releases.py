@@ -101,14 +101,14 @@ async def _linger(side: Side, resource: str, id: str, linger: float, deadline: D
     folder, gone = side.keys.folder(resource), side.keys.gone(id)
     found = await side.range(get(*folder, order=messages.UPWARDS), deadline)
     claim_keys = [ClaimKey(kv) for kv in found.kvs]
-    place = next((place for place, claim_key in enumerate(claim_keys) if claim_key.claim_id == id), None)
-    if place is None:
+    index = next((index for index, claim_key in enumerate(claim_keys) if claim_key.claim_id == id), None)
+    if index is None:
         side.sessions.leave(id)
         return False
-    own = claim_keys[place]
+    own = claim_keys[index]
     if own.said is None or own.said.get("lingering"):
         return False
-    queue = claim_keys[: place + 1]
+    queue = claim_keys[: index + 1]
     capacity = own.capacity or 1
     if sum(claim_key.permits(capacity) for claim_key in queue) > capacity:
         return None

@@ -158,21 +158,21 @@ async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
         )
         if answer.succeeded:
             return True
-    raise StoreUnavailable(f"{side.place}: the claim on {renewal.resource} is written by others all the time")
+    raise StoreUnavailable(f"{side.label}: the claim on {renewal.resource} is written by others all the time")
 
 
 async def _explained(
     side: Side, renewals: Sequence[Renewal], answers: list[RenewAnswer | None], deadline: Deadline
 ) -> list[RenewAnswer]:
     """The answers, with the reasons for claims that do not stand."""
-    missing = [place for place, answer in enumerate(answers) if answer is None]
+    missing = [index for index, answer in enumerate(answers) if answer is None]
     found: dict[int, RenewAnswer] = {}
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
-        reads = [get_op(get(side.keys.gone(renewals[place].id))) for place in batch]
+        reads = [get_op(get(side.keys.gone(renewals[index].id))) for index in batch]
         answer = await side.txn(txn([], reads), deadline)
-        for n, place in enumerate(batch):
+        for n, index in enumerate(batch):
             kvs = answer.ranged(n).kvs
             reason = eviction(kvs[0].value) if kvs else None
-            found[place] = Gone() if reason is None else Gone(True, reason)
-    return [found[place] if answer is None else answer for place, answer in enumerate(answers)]
+            found[index] = Gone() if reason is None else Gone(True, reason)
+    return [found[index] if answer is None else answer for index, answer in enumerate(answers)]

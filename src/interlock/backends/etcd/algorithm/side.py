@@ -30,7 +30,7 @@ class Side:
         self.runtime = runtime
         self.keys = keys
         self.sessions = sessions
-        self.place = transport.address.place
+        self.label = transport.address.label
 
     def key_of(self, resource: str, id: str) -> bytes:
         """The key of a claim of this client."""

@@ -60,7 +60,7 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
         try:
             self._core.feed(data)
         except (ProtocolError, MalformedMessage) as error:
-            self._unfit = not_etcd(self.place, reason(error))
+            self._unfit = not_etcd(self.label, reason(error))
             self.end(reason(error))
         else:
             self._flush_soon()  # after the tasks that this wakes: their requests leave in the same send
@@ -100,7 +100,7 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
 
     async def call(self, method: Method, body: bytes, timeout: float, *, low_priority: bool = False) -> bytes:
         if not self.usable:
-            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+            raise NotProcessed(f"{self.label}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
         call = Call(lambda: _settle(over, True))
         stream = self._request(method, body, call, low_priority)
@@ -122,9 +122,9 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
                 held_up.cancel()
         if not answered:
             self._give_up(stream)
-            raise timeout_error(self.place, timeout) if stream.id else not_sent(self.place, timeout)
+            raise timeout_error(self.label, timeout) if stream.id else not_sent(self.label, timeout)
         if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
-            raise self._unfit or Broken(f"{self.place}: {self._why}")
+            raise self._unfit or Broken(f"{self.label}: {self._why}")
         return self._answer(call)
 
     def _give_up_unsent(self, stream: Stream, over: asyncio.Future[bool]) -> None:
@@ -151,14 +151,14 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
 
     async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
         if not self.usable:
-            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+            raise NotProcessed(f"{self.label}: {self._why or 'the server closes the connection'}")
         over: asyncio.Future[bool] = self.loop.create_future()
         group = WatchGroup(lambda: _settle(over, True, group.ready or bool(group.ended)))
         self._watch(group, watched)
         self._flush_soon()
         try:
             if not await self._within(over, timeout):
-                raise timeout_error(self.place, timeout)
+                raise timeout_error(self.label, timeout)
             self._check_opened(group)
         except BaseException:
             self.close_watches(group)
@@ -246,7 +246,7 @@ class AsyncTransport(ClusterTransport):
             task.add_done_callback(retrieve)
         done, _ = await asyncio.wait([task], timeout=max(0.0, limit))
         if not done:
-            raise Unreached(str(timeout_error(self.address.place, limit)))
+            raise Unreached(str(timeout_error(self.address.label, limit)))
         if task.cancelled():  # by `close`, which does not cancel the caller
             raise ClientClosed("this client was closed")
         try:
@@ -279,9 +279,9 @@ class AsyncTransport(ClusterTransport):
         try:
             await resolver.on_thread(lambda: drive(companion.warm(timeout), nested=True), timeout)
         except TimeoutError:
-            raise timeout_error(self.address.place, timeout) from None
+            raise timeout_error(self.address.label, timeout) from None
         except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
-            raise StoreUnavailable(f"{self.address.place}: the keeper cannot connect: {error}") from None
+            raise StoreUnavailable(f"{self.address.label}: the keeper cannot connect: {error}") from None
 
     async def _open(self, endpoint: Endpoint, timeout: float) -> AsyncConnection:
         try:
@@ -290,22 +290,22 @@ class AsyncTransport(ClusterTransport):
         except InterlockError:
             raise
         except TimeoutError:
-            raise unreachable(endpoint.place, f"no answer in {duration(timeout)}") from None
+            raise unreachable(endpoint.label, f"no answer in {duration(timeout)}") from None
         except OSError as error:
             if self.address.tls is not None:
                 self.address.tls.forget()
-            raise unreachable(endpoint.place, error) from None
+            raise unreachable(endpoint.label, error) from None
 
     async def _opened(self, endpoint: Endpoint, timeout: float) -> AsyncConnection:
         loop, tls = asyncio.get_running_loop(), self.address.tls
         found = await _looked_up(endpoint, timeout)
         error: OSError = OSError("its name has no address")
         standard_streams.occupy()
-        for *_, place in found:
+        for *_, target in found:
             try:
                 _, connection = await loop.create_connection(
                     lambda: AsyncConnection(endpoint, self._credentials, tls=tls is not None),
-                    *place[:2],
+                    *target[:2],
                     ssl=None if tls is None else tls.context(),
                     server_hostname=None if tls is None else tls.server_name or endpoint.host,
                 )

@@ -265,14 +265,14 @@ class BlockingConnection(MemberConnection):
         except TimeoutError:
             self._give_up(stream)
             sent = stream is not None and stream.id
-            raise timeout_error(self.place, timeout) if sent else not_sent(self.place, timeout) from None
+            raise timeout_error(self.label, timeout) if sent else not_sent(self.label, timeout) from None
         except OSError as error:
             raise self._lost(error) from None
         except BaseException:
             self._give_up(stream)
             raise
         if self.ended and call.status is not None and call.status.code == 14 and call.status.processed:
-            raise Broken(f"{self.place}: {self._why or call.status.text}")
+            raise Broken(f"{self.label}: {self._why or call.status.text}")
         return self._answer(call)
 
     def _await_sent(self, stream: Stream, call: Call, until: float) -> None:
@@ -280,12 +280,12 @@ class BlockingConnection(MemberConnection):
 
     def _check_usable(self) -> None:
         if not self.usable:
-            raise NotProcessed(f"{self.place}: {self._why or 'the server closes the connection'}")
+            raise NotProcessed(f"{self.label}: {self._why or 'the server closes the connection'}")
 
     def _lost(self, error: OSError) -> StoreUnavailable:
         if isinstance(error, InterlockError):
             return error  # type: ignore[return-value]
-        return Broken(f"{self.place}: {error}")
+        return Broken(f"{self.label}: {error}")
 
     def _give_up(self, stream: Stream | None) -> None:
         """Tell the server that nobody waits for this call any more."""
@@ -324,7 +324,7 @@ class BlockingConnection(MemberConnection):
                 self._check_opened(group)
         except TimeoutError:
             self.close_watches(group)
-            raise timeout_error(self.place, timeout) from None
+            raise timeout_error(self.label, timeout) from None
         except OSError as error:
             raise self._lost(error) from None
         except BaseException:
@@ -399,7 +399,7 @@ class BlockingConnection(MemberConnection):
             while not ready():
                 left = until - time.monotonic()
                 if self.ended:
-                    raise Broken(f"{self.place}: {self._why}")
+                    raise Broken(f"{self.label}: {self._why}")
                 if left <= 0:
                     raise TimeoutError
                 ticket = self._reading.take()
@@ -472,7 +472,7 @@ class BlockingConnection(MemberConnection):
                 self._core.feed(data)
             except (ProtocolError, MalformedMessage) as error:
                 self._break(reason(error))
-                raise not_etcd(self.place, reason(error)) from None
+                raise not_etcd(self.label, reason(error)) from None
         elif data is not None:
             self._break("the server closed the connection")
         # What this puts out leaves with the next request, or before the next read. Answers to pings may wait
@@ -555,7 +555,7 @@ class BlockingTransport(ClusterTransport):
             if connection is not None and connection.usable:
                 return connection, time.monotonic() - began
             if time.monotonic() > began + limit:
-                raise Unreached(str(timeout_error(self.address.place, limit)))
+                raise Unreached(str(timeout_error(self.address.label, limit)))
             ticket = self._connecting.take()
         try:
             connection = self._connections.get(thread)
@@ -591,9 +591,9 @@ class BlockingTransport(ClusterTransport):
         try:
             found = _addresses(endpoint, timeout)
         except OSError as failed:
-            raise unreachable(endpoint.place, failed) from None
+            raise unreachable(endpoint.label, failed) from None
         standard_streams.occupy()
-        for family, kind, protocol, _, place in found:
+        for family, kind, protocol, _, target in found:
             try:
                 sock: Any = socket.socket(family, kind, protocol)
             except OSError as failed:  # this process may open no more files
@@ -601,7 +601,7 @@ class BlockingTransport(ClusterTransport):
                 continue
             try:
                 sock.settimeout(max(0.001, until - time.monotonic()))
-                sock.connect(place)
+                sock.connect(target)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock = self._secured(sock, endpoint)
                 return self._connection_on(sock, endpoint)
@@ -616,8 +616,8 @@ class BlockingTransport(ClusterTransport):
         if isinstance(error, InterlockError):
             raise error
         if isinstance(error, TimeoutError):
-            raise unreachable(endpoint.place, f"no answer in {duration(timeout)}")
-        raise unreachable(endpoint.place, error)
+            raise unreachable(endpoint.label, f"no answer in {duration(timeout)}")
+        raise unreachable(endpoint.label, error)
 
     def _secured(self, sock: Any, endpoint: Endpoint) -> Any:
         tls = self.address.tls
@@ -626,7 +626,7 @@ class BlockingTransport(ClusterTransport):
         wrapped = tls.context().wrap_socket(sock, server_hostname=tls.server_name or endpoint.host)
         if wrapped.selected_alpn_protocol() not in ("h2", None):
             wrapped.close()
-            raise not_etcd(endpoint.place, "its TLS does not speak HTTP/2")
+            raise not_etcd(endpoint.label, "its TLS does not speak HTTP/2")
         return wrapped
 
     def _connection_on(self, sock: Any, endpoint: Endpoint) -> BlockingConnection:

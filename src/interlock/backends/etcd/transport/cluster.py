@@ -246,7 +246,7 @@ class ClusterTransport(ABC):
             return await self._found_alone(endpoints[0], until)
         order = [(self._first + n) % len(endpoints) for n in range(len(endpoints))]
         second: tuple[MemberConnection, int] | None = None  # a member that serves and does not lead
-        error: InterlockError = unreachable(self.address.place, "no time was left for it")
+        error: InterlockError = unreachable(self.address.label, "no time was left for it")
         took = 0.0
         for n, number in enumerate(order):
             began = time.monotonic()
@@ -276,7 +276,7 @@ class ClusterTransport(ABC):
                 connection.end("another member is used")
         if second is None:
             if isinstance(error, StoreUnavailable):
-                raise nobody(self.address.place, self.address.hosts, error) from None
+                raise nobody(self.address.label, self.address.hosts, error) from None
             raise error
         self._first = second[1]
         return second[0]
@@ -299,7 +299,7 @@ class ClusterTransport(ABC):
                 now = time.monotonic()
                 if now >= began + share and now + PAUSE < until:
                     continue
-                raise nobody(self.address.place, self.address.hosts, error) from None
+                raise nobody(self.address.label, self.address.hosts, error) from None
             if status.leader or tries == BEHIND or time.monotonic() >= until:
                 return connection
             connection.end("it knows no leader")
@@ -318,14 +318,14 @@ class ClusterTransport(ABC):
         except Broken as error:
             connection.end("no greeting")
             raise Advised(
-                f"{connection.place}: cannot connect: {error.args[0]}; "
+                f"{connection.label}: cannot connect: {error.args[0]}; "
                 f"is it etcd's port for clients, and {hint}?"
             ) from None
         except BaseException:
             connection.end("no greeting")
             raise
         connection.term = status.term
-        check_version(connection.place, status.version)
+        check_version(connection.label, status.version)
         return connection, status
 
     async def _check_no_proxy(self, connection: MemberConnection, probe: Call, until: float) -> None:
@@ -343,7 +343,7 @@ class ClusterTransport(ABC):
             )
         except Refused as error:
             if CANCELLED in str(error):
-                raise a_proxy(connection.place) from None
+                raise a_proxy(connection.label) from None
 
     async def _status(self, connection: MemberConnection, until: float) -> StatusAnswer:
         """From etcd 3.5.28 on, where users have passwords, only root may ask for it.
@@ -376,7 +376,7 @@ class ClusterTransport(ABC):
         use.
         """
         if logins > MOST_LOGINS or not self._credentials.user:
-            raise _no_login(connection.place, error) from None
+            raise _no_login(connection.label, error) from None
         self._credentials.forget(token)
         await self._log_in_once(connection, timeout, token)
 
@@ -386,7 +386,7 @@ class ClusterTransport(ABC):
         while credentials.number == token:
             now = time.monotonic()
             if now >= until:
-                raise timeout_error(connection.place, timeout)
+                raise timeout_error(connection.label, timeout)
             if credentials.take_lead(now, until - now):
                 try:
                     await self._log_in(connection, until - now)
@@ -401,7 +401,7 @@ class ClusterTransport(ABC):
         try:
             credentials.accept(messages.token_of(await connection.call(messages.AUTHENTICATE, body, timeout)))
         except NotAuthenticated as error:
-            raise _no_login(connection.place, error) from None
+            raise _no_login(connection.label, error) from None
         except StoreUnfit as error:
             if "authentication is not enabled" not in str(error):
                 raise
@@ -424,11 +424,11 @@ def _counts(error: NotAuthenticated, connection: MemberConnection, left: float) 
     if not isinstance(error, OldRevision):
         return True
     if left <= PAUSE:
-        raise Refused(f"{connection.place}: users or roles change again and again ({error})")
+        raise Refused(f"{connection.label}: users or roles change again and again ({error})")
     return False
 
 
-def _no_login(place: str, error: Exception) -> StoreUnfit:
+def _no_login(label: str, error: Exception) -> StoreUnfit:
     return StoreUnfit(
-        f"{place}: the server wants a user and a password ({error}); write etcd://user:password@host"
+        f"{label}: the server wants a user and a password ({error}); write etcd://user:password@host"
     )

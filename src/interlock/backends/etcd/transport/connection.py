@@ -37,7 +37,7 @@ class MemberConnection(ABC):
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, *, tls: bool) -> None:
         self.endpoint = endpoint
-        self.place = endpoint.place
+        self.label = endpoint.label
         self._credentials = credentials
         self._tls = tls
         self._core = Connection()
@@ -146,9 +146,9 @@ class MemberConnection(ABC):
         status = call.status
         assert status is not None
         if status.code != OK:
-            raise status_error(self.place, status)
+            raise status_error(self.label, status)
         if not call.messages:
-            raise status_error(self.place, Status(UNAVAILABLE, "the answer is empty"))
+            raise status_error(self.label, Status(UNAVAILABLE, "the answer is empty"))
         return call.messages[0]
 
     def _watch(self, group: WatchGroup, watched: Sequence[Watched]) -> None:
@@ -181,7 +181,7 @@ class MemberConnection(ABC):
                 watching.on_failure(why, processed=True)
             if group.refused:  # the caller looks again, and logs in for that, or learns that it has no right
                 raise NotAuthenticated(why)
-            raise status_error(self.place, Status(UNAVAILABLE, why))
+            raise status_error(self.label, Status(UNAVAILABLE, why))
 
     def _silence(self, now: float) -> float:
         """Seconds until the server must be asked whether it lives, or counts as dead; a ping is put out

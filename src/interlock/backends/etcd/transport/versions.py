@@ -34,11 +34,11 @@ def notice_for(version: str) -> str | None:
     return NOTICE_STALE if release < STALE.get(connection, 0) else None
 
 
-def check_version(place: str, version: str) -> None:
+def check_version(label: str, version: str) -> None:
     """Warn of a member with a known bug, once in a process."""
-    if (place, version) in _named:
+    if (label, version) in _named:
         return
     notice = notice_for(version)
     if notice is not None and len(_named) < MOST:
-        _named[place, version] = None
-        notices.warn(notice % (place, version))
+        _named[label, version] = None
+        notices.warn(notice % (label, version))

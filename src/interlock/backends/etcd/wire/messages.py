@@ -197,23 +197,23 @@ class TxnAnswer:
         """The revision of the header alone."""
         return integer(decode(self._header), 3)
 
-    def _response(self, place: int) -> Fields:
+    def _response(self, index: int) -> Fields:
         found = all_of(self._fields, 3)
-        if place >= len(found):
+        if index >= len(found):
             raise MalformedMessage("an operation of a Txn has no answer")
-        return decode(found[place])
+        return decode(found[index])
 
-    def nested(self, place: int) -> TxnAnswer:
+    def nested(self, index: int) -> TxnAnswer:
         """The answer of the Txn at this place of the branch. It has no header of its own."""
-        return TxnAnswer(text(self._response(place), 4), self._header)
+        return TxnAnswer(text(self._response(index), 4), self._header)
 
-    def ranged(self, place: int) -> RangeAnswer:
+    def ranged(self, index: int) -> RangeAnswer:
         """The answer of the range at this place of the branch."""
-        return RangeAnswer(decode(text(self._response(place), 1)))
+        return RangeAnswer(decode(text(self._response(index), 1)))
 
-    def deleted(self, place: int) -> int:
+    def deleted(self, index: int) -> int:
         """How many keys the deletion at this place removed."""
-        return integer(decode(text(self._response(place), 3)), 2)
+        return integer(decode(text(self._response(index), 3)), 2)
 
 
 # ---- leases -----------------------------------------------------------------------------

@@ -34,12 +34,12 @@ def open_cluster_url(
         raise InvalidURL(f"write {parts.scheme}://host:port,host:port; a Cluster has no databases but 0")
     prefix, replicas, rest = options(parts)
     credentials, at, hosts = parts.netloc.rpartition("@")
-    places = [host_and_port(parts, host, PORT) for host in hosts.split(",")]
-    host, port = places[0]
+    nodes = [host_and_port(parts, host, PORT) for host in hosts.split(",")]
+    host, port = nodes[0]
     bracketed = f"[{host}]" if ":" in host else host
     scheme = parts.scheme.partition("+")[0]
     server = Address.of_url(f"{scheme}://{credentials}{at}{bracketed}:{port}/0?{rest}", connect_timeout)
-    topology = Topology(server, places)
+    topology = Topology(server, nodes)
     return open_cluster(
         topology, prefix, runtime, asynchronous=asynchronous, replicas=replicas, notices=_notices(parts)
     )

@@ -95,7 +95,7 @@ class ClusterRouter:
                     if not refused(reply[0] if replies > 1 else reply):
                         if self._has(slot, node):
                             return reply
-                        failure = self._trouble(_moved_on(self.topology.place), node, again)
+                        failure = self._trouble(_moved_on(self.topology.label), node, again)
                 if failure is not None and self._runtime.now() >= until:
                     raise failure
                 met = failure
@@ -135,13 +135,13 @@ class ClusterRouter:
                 if code:
                     told = None if code == "MOVED" else reply
                 else:
-                    failure = self._trouble(_moved_on(self.topology.place), node, again)
+                    failure = self._trouble(_moved_on(self.topology.label), node, again)
                 aside = self._redirected(code, first, node)
             met = failure or met
             if now() + pause + LEAST >= end:
                 if told is not None:
                     return told
-                raise failure or _moved_on(self.topology.place)
+                raise failure or _moved_on(self.topology.label)
             if aside is None:
                 pause = await self._paused(pause)
 
@@ -168,7 +168,7 @@ class ClusterRouter:
         if self._closed:
             raise error
         if isinstance(error, ClientClosed):  # the node has left the Cluster, so the request was not sent
-            return _moved_on(self.topology.place)
+            return _moved_on(self.topology.label)
         assert isinstance(error, StoreUnavailable)
         if node is not None:
             self.topology.suspect(node)
@@ -202,7 +202,7 @@ class ClusterRouter:
             self._pruned = known
         if node is None:
             raise StoreUnavailable(
-                f"{self.topology.place}: nobody tells who has slot {slot}; see CLUSTER INFO and CLUSTER NODES"
+                f"{self.topology.label}: nobody tells who has slot {slot}; see CLUSTER INFO and CLUSTER NODES"
             )
         return node
 
@@ -272,15 +272,15 @@ class ClusterRouter:
         self, asked: dict[int, bytes], answers: list[Any], until: float, confirm: Confirm | None
     ) -> None:
         """Send each node its requests, and collect the replies; nodes in trouble come last."""
-        now, places = self._runtime.now, dict[HostPort, list[int]]()
+        now, by_node = self._runtime.now, dict[HostPort, list[int]]()
         for number, request in asked.items():
             try:
                 node = await self._node(slot_of(request), max(0.001, until - now()))
-                places.setdefault(node, []).append(number)
+                by_node.setdefault(node, []).append(number)
             except StoreUnavailable as error:
                 answers[number] = error
-        for left, node in zip(range(len(places), 0, -1), sorted(places, key=self._troubled), strict=True):
-            numbers, share = places[node], max(0.001, (until - now()) / left)
+        for left, node in zip(range(len(by_node), 0, -1), sorted(by_node, key=self._troubled), strict=True):
+            numbers, share = by_node[node], max(0.001, (until - now()) / left)
             request = b"".join([asked[number] for number in numbers])
             try:
                 # Not repeated by the transport: connecting must not take the others' time, and the next round
@@ -294,7 +294,7 @@ class ClusterRouter:
             for number, reply in zip(numbers, replies, strict=True):
                 if code := refused(reply):
                     self._redirected(code, reply, node)
-                answers[number] = _moved_on(self.topology.place) if code == "MOVED" else reply
+                answers[number] = _moved_on(self.topology.label) if code == "MOVED" else reply
 
     async def _ask_confirmed(
         self, node: HostPort, request: bytes, timeout: float, replies: int, confirm: Confirm | None

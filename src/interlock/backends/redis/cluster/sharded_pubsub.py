@@ -166,7 +166,7 @@ class ShardedListener(RedisWaiters):
                 found.start()
             except RuntimeError as error:
                 raise NoListenerThread(
-                    f"{self._topology.place}: nobody listens for grants: {error}"
+                    f"{self._topology.label}: nobody listens for grants: {error}"
                 ) from None
             self._subscriptions[node] = found
         return found

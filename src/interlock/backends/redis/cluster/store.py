@@ -48,7 +48,7 @@ class ClusterStore(RedisStore):
         reply = await self._transport.ask(listener.support_probe(resource), timeout)
         able = not isinstance(reply, ErrorReply)
         if not able and (listener.must or refused(reply) or reply.code in PASSING):
-            raise reply_error(self._place, reply)
+            raise reply_error(self._label, reply)
         listener.set_support(resource, able)
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
@@ -69,12 +69,12 @@ class ClusterStore(RedisStore):
                 for number in group:
                     answers[number] = await self._stretched(renewals[number], until)
             elif isinstance(reply, (ErrorReply, StoreUnavailable)):
-                error = reply_error(self._place, reply) if isinstance(reply, ErrorReply) else reply
+                error = reply_error(self._label, reply) if isinstance(reply, ErrorReply) else reply
                 errors.append(error)
                 answers.update({number: NoAnswer(str(error)) for number in group})
             else:
                 batch = [renewals[number] for number in group]
-                renewed = understood(self._place, self._renewed, batch, reply)
+                renewed = understood(self._label, self._renewed, batch, reply)
                 answers.update(zip(group, renewed, strict=True))
         if errors and len(errors) == len(groups):
             raise errors[0]
@@ -124,7 +124,7 @@ class ClusterStore(RedisStore):
     async def _ask_at(self, node: HostPort, request: bytes, replies: int = 1) -> Any:
         reply = await self._transport.ask_at(node, request, IO_TIMEOUT, replies)
         if isinstance(reply, ErrorReply):
-            raise reply_error(self._place, reply)
+            raise reply_error(self._label, reply)
         return reply
 
 

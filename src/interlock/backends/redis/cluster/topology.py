@@ -47,7 +47,7 @@ class Topology:
         self._seeds = list(seeds)
         self.remap = remap
         self.pace = ConnectPace(server.connect_timeout)
-        self.place = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
+        self.label = f"Redis Cluster at {','.join(f'{host}:{port}' for host, port in self._seeds)}"
         self.map: SlotMap | None = None
         self.on_change: Callable[[], None] | None = None
         self._confirmed = 0.0  # when a node last confirmed the epoch of our map
@@ -58,7 +58,7 @@ class Topology:
         self.after_fork()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.place}>"
+        return f"<{type(self).__name__} {self.label}>"
 
     def after_fork(self) -> None:
         self._mutex = native.mutex()
@@ -73,9 +73,9 @@ class Topology:
         """The Cluster behind a `RedisCluster` of redis-py or valkey-py, sync or async."""
         nodes = client.nodes_manager
         found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
-        places = [(str(node.host), int(node.port)) for node in found]
+        nodes = [(str(node.host), int(node.port)) for node in found]
         remap: Remap | None = getattr(nodes, "address_remap", None)
-        return cls(Address.of_cluster(client, connect_timeout).at(*places[0]), places, remap)
+        return cls(Address.of_cluster(client, connect_timeout).at(*nodes[0]), nodes, remap)
 
     # ---- the map -------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Topology:
             raise errors[0]
         said = "; ".join(str(error) for error in errors)
         raise Unreached(  # the request itself was not sent
-            f"{self.place}: no node tells who has which slot now ({said or 'those that answer are behind'})"
+            f"{self.label}: no node tells who has which slot now ({said or 'those that answer are behind'})"
         )
 
     async def _ask_node(self, handshake: Handshake, node: HostPort, timeout: float) -> bool:
@@ -152,7 +152,7 @@ class Topology:
             nodes = await handshake.ask(address, connection, _left(until), b"CLUSTER", b"NODES")
         finally:
             await handshake.close(connection)
-        return understood(address.place, read_map, slots, nodes, node, self.remap)
+        return understood(address.label, read_map, slots, nodes, node, self.remap)
 
     def _adopt(self, found: SlotMap) -> bool:
         """Adopt a map, unless a later one is known. Returns whether it was adopted."""
@@ -234,7 +234,7 @@ class Topology:
             except InterlockError:
                 pass
             await handshake.close(connection)
-        raise StoreUnavailable(f"{self.place}: no node can be reached that is part of a Cluster at work")
+        raise StoreUnavailable(f"{self.label}: no node can be reached that is part of a Cluster at work")
 
 
 class NodeRoute:
@@ -247,7 +247,7 @@ class NodeRoute:
         self._cluster = cluster
         self._address = address
         self.node = node
-        self.place = address.place
+        self.label = address.label
 
     @property
     def connect_timeout(self) -> float:
@@ -276,7 +276,7 @@ class NodeRoute:
         connection = await handshake.connect(self._address, timeout)
         try:
             words = await handshake.ask(self._address, connection, _left(until), b"INFO", b"replication")
-            facts = understood(self.place, info_lines, words)
+            facts = understood(self.label, info_lines, words)
         except BaseException:
             await handshake.close(connection)
             raise

@@ -82,7 +82,7 @@ class Listener(RedisWaiters, SubscriptionListener[bytes, Signal, BlockingConnect
                 self._send(connection, command(b"SUBSCRIBE", channel))
             if self._ensure_thread() is not None:
                 raise NoListenerThread(
-                    f"{self._address.place}: no thread could be started to listen for grants"
+                    f"{self._address.label}: no thread could be started to listen for grants"
                 )
             return False
 

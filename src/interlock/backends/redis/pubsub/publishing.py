@@ -18,8 +18,8 @@ TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody subscribes to this 
 class PublishRight:
     """What one client knows about its right to publish; its sync and async sides share it."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, label: str) -> None:
+        self._label = label
         self.works: bool | None = None  # None: not known yet
 
     async def check(self, transport: Transport, channel: bytes, timeout: float) -> None:
@@ -45,7 +45,7 @@ class PublishRight:
         logging.getLogger("interlock").warning(
             "%s does not let this user publish, so waiters are not woken and look %.0f times a second; "
             "allow the channels: ACL SETUSER name &interlock:* &prefix* +publish",
-            self._place,
+            self._label,
             1 / LOOK,
         )
 

@@ -54,11 +54,11 @@ class Sentinels:
         self, sentinels: Sequence[Address], service: str, server: Address, host: str | None = None
     ) -> None:
         self._sentinels = list(sentinels)  # those that failed to answer come last
-        self._places = frozenset(sentinel.place for sentinel in sentinels)
+        self._labels = frozenset(sentinel.label for sentinel in sentinels)
         self._service = service
         self._server = server  # how to log in to the master: user, password, TLS, database
         self._host = host  # overrides the host that the sentinels report
-        self.place = f"Redis master {service!r}"
+        self.label = f"Redis master {service!r}"
         self.pace = ConnectPace(server.connect_timeout)
         self.changes = 0  # counts how often the master was another one, or had lost its memory
         self.on_change: Callable[[], None] | None = None
@@ -67,7 +67,7 @@ class Sentinels:
         # our master.
         self.agreed = NEVER
         self.disagreement = (
-            f"no majority of the sentinels of {self.place} is in reach and agrees on it, so what it says "
+            f"no majority of the sentinels of {self.label} is in reach and agrees on it, so what it says "
             f"does not count; see SENTINEL CKQUORUM {service}, and SENTINEL RESET {service} if some that it "
             "counts are gone for good; the URL must not name those either"
         )
@@ -82,7 +82,7 @@ class Sentinels:
         self._ids: dict[str, str] = {}  # of the sentinels that have answered, by address
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.place}>"
+        return f"<{type(self).__name__} of {self.label}>"
 
     def after_fork(self) -> None:
         self._mutex = native.mutex()
@@ -128,10 +128,10 @@ class Sentinels:
         try:
             left = max(0.001, until - time.monotonic())
             words = await handshake.ask(server, connection, left, b"INFO", b"replication")
-            facts = understood(server.place, info_lines, words)
+            facts = understood(server.label, info_lines, words)
             if facts.get(b"role") != b"master":
                 raise StoreUnavailable(
-                    f"{self.place}: the sentinels name {master.host}:{master.port}, which is a replica; "
+                    f"{self.label}: the sentinels name {master.host}:{master.port}, which is a replica; "
                     "a failover is under way, try again in a moment"
                 )
         except BaseException:
@@ -213,7 +213,7 @@ class Sentinels:
         if not found:
             said = "; ".join(dict.fromkeys(str(error) for _, error in errors))
             raise StoreUnavailable(
-                f"{self.place}: no sentinel names it ({said or 'there was no time to ask'})"
+                f"{self.label}: no sentinel names it ({said or 'there was no time to ask'})"
             )
         with self._mutex:
             self._counted = counted(found, self._counted)
@@ -221,7 +221,7 @@ class Sentinels:
 
     def _named(self) -> int:
         """How many sentinels the URL names; those that have not answered yet are taken for different ones."""
-        return len({self._ids.get(place) or place for place in self._places})
+        return len({self._ids.get(label) or label for label in self._labels})
 
     def _all(self) -> int:
         """How many sentinels there are, by all that we know: one that lost its memory counts itself alone."""
@@ -246,7 +246,7 @@ class Sentinels:
         with self._mutex:
             if master.epoch < self._epoch and now - self._epoch_seen < BEHIND:
                 raise StoreUnavailable(
-                    f"{self.place}: the sentinels that answer have not heard of its last failover; try again"
+                    f"{self.label}: the sentinels that answer have not heard of its last failover; try again"
                 )
             self._epoch, self._epoch_seen = master.epoch, now
 
@@ -270,8 +270,8 @@ class Sentinels:
             )
         finally:
             await handshake.close(connection)
-        view = understood(sentinel.place, read_view, *replies)
-        self._ids[sentinel.place] = view.id
+        view = understood(sentinel.label, read_view, *replies)
+        self._ids[sentinel.label] = view.id
         return view
 
 

@@ -26,7 +26,7 @@ class FailoverRoute(Protocol):
     """A route that counts how often its server changed."""
 
     @property
-    def place(self) -> str: ...
+    def label(self) -> str: ...
     @property
     def changes(self) -> int: ...
     def inside(self) -> bool: ...
@@ -86,7 +86,7 @@ class FailoverTransport:
         if transport is self._now[0] and isinstance(error, StoreUnavailable):
             return error
         return StoreUnavailable(
-            f"{self._route.place}: another server has just become master; try again in a moment"
+            f"{self._route.label}: another server has just become master; try again in a moment"
         )
 
     async def _replace(self, old: Transport) -> None:

@@ -65,7 +65,7 @@ class BlockingHandshake:
                 answer.feed(sock.recv(CHUNK))
         except Exception as error:
             raise address._error_for(error, timeout) from None
-        return answer.replies(address.place)
+        return answer.replies(address.label)
 
     async def close(self, connection: Any) -> None:
         connection.disconnect()
@@ -97,7 +97,7 @@ class AsyncHandshake:
                 await read()
         except Exception as error:
             raise address._error_for(error, timeout) from None
-        return answer.replies(address.place)
+        return answer.replies(address.label)
 
     async def close(self, connection: Any) -> None:
         await connection.disconnect(nowait=True)
@@ -127,10 +127,10 @@ class _Answer:
         self._size += len(data)
         check_size(self._size)
 
-    def replies(self, place: str) -> list[Any]:
+    def replies(self, label: str) -> list[Any]:
         """The replies; raises if the first command was refused, and has None for others that were."""
         if isinstance(first := self._replies[0], ErrorReply):
-            raise reply_error(place, first)
+            raise reply_error(label, first)
         return [None if isinstance(reply, ErrorReply) else reply for reply in self._replies]
 
 

@@ -46,6 +46,6 @@ class KeeperConnection:
         try:
             await resolver.on_thread(lambda: self.warm(route, timeout), timeout)
         except TimeoutError:
-            raise timeout_error(route.place, timeout) from None
+            raise timeout_error(route.label, timeout) from None
         except RuntimeError as error:  # no thread can be started, and the keeper will need one, too
-            raise StoreUnavailable(f"{route.place}: the keeper cannot connect: {error}") from None
+            raise StoreUnavailable(f"{route.label}: the keeper cannot connect: {error}") from None

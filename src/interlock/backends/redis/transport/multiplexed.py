@@ -29,8 +29,8 @@ Pending = tuple["asyncio.Future[Any]", float, float]  # the reply, its deadline,
 class MultiplexedConnection(PipelinedConnection):
     """A connection that many tasks share; each request has a deadline of its own."""
 
-    def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
-        super().__init__(place, loop, connection)
+    def __init__(self, label: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        super().__init__(label, loop, connection)
         self._pending: deque[Pending] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._sweeps_at = 0.0
@@ -86,14 +86,14 @@ class MultiplexedConnection(PipelinedConnection):
                 continue
             if until <= now:
                 self.usable = False  # replies come in order: a new request would wait behind this one
-                reply.set_exception(timeout_error(self.place, timeout))
+                reply.set_exception(timeout_error(self.label, timeout))
             else:
                 first = min(first, until)
         self._timer = None
         if first < float("inf"):
             self._sweep_at(first)
         elif not self.usable:
-            self.end(timeout_error(self.place, 0.0))
+            self.end(timeout_error(self.label, 0.0))
 
     def _fail_all(self, error: InterlockError) -> bool:
         asked = bool(self._pending)
@@ -173,7 +173,7 @@ class MultiplexedTransport:
             task.add_done_callback(retrieve)
         done, _ = await asyncio.wait([task], timeout=timeout)
         if not done:
-            raise Unreached(str(timeout_error(self.address.place, timeout)))
+            raise Unreached(str(timeout_error(self.address.label, timeout)))
         if task.cancelled():  # by `close`, which does not cancel the caller
             raise ClientClosed("this client was closed")
         try:
@@ -195,9 +195,9 @@ class MultiplexedTransport:
             self._accompanied = True
         if not self._for_keeper:
             self.address.pace.reached(loop.time() - began)
-        connection = MultiplexedConnection(self.address.place, loop, opened)
+        connection = MultiplexedConnection(self.address.label, loop, opened)
         if self._closed:
-            connection.end(unreachable(self.address.place, "this client was closed"))
+            connection.end(unreachable(self.address.label, "this client was closed"))
         if self._connection is not None:
             self._replaced = [
                 replaced for replaced in (*self._replaced, self._connection) if not replaced.ended
@@ -242,7 +242,7 @@ class MultiplexedTransport:
             self._connecting.cancel()
         for connection in connections:
             if connection is not None and not connection.ended and not connection.loop.is_closed():
-                connection.end(unreachable(self.address.place, "this client was closed"))
+                connection.end(unreachable(self.address.label, "this client was closed"))
                 await asyncio.sleep(0)  # let the transport close its socket
 
 

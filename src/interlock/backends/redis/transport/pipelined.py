@@ -20,8 +20,8 @@ from interlock.errors import InterlockError
 class PipelinedConnection(asyncio.Protocol, ABC):
     """Sends requests and parses replies; subclasses decide who gets a reply and who is told of the end."""
 
-    def __init__(self, place: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
-        self.place = place
+    def __init__(self, label: str, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+        self.label = label
         self.loop = loop
         self.usable = True
         self._connection = connection  # kept alive: the library closes a connection that is garbage-collected
@@ -79,16 +79,16 @@ class PipelinedConnection(asyncio.Protocol, ABC):
                 self._waited += len(data)
                 check_size(self._waited)
         except MALFORMED as error:
-            self.end(protocol_error(self.place, error))
+            self.end(protocol_error(self.label, error))
         except (
             BaseException
         ):  # Ctrl-C, perhaps between a reply and its request: later replies would go to others
-            self.end(unreachable(self.place, "the program was interrupted while it read a reply"))
+            self.end(unreachable(self.label, "the program was interrupted while it read a reply"))
             raise
         self.wakeups.run()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.end(unreachable(self.place, exc or "the server closed the connection"))
+        self.end(unreachable(self.label, exc or "the server closed the connection"))
 
     def pause_writing(self) -> None:
         """Ignore it: requests are small and have deadlines, so the number of callers bounds the buffer."""

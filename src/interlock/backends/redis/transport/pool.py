@@ -44,12 +44,12 @@ class BlockingConnection:
     """One connection to a server, used by one thread at a time."""
 
     __slots__ = (
-        *("__weakref__", "_connection", "_place", "_reader", "_sock", "_timeout", "_tls", "_waited"),
+        *("__weakref__", "_connection", "_label", "_reader", "_sock", "_timeout", "_tls", "_waited"),
         *("bound", "least", "used"),
     )
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, label: str) -> None:
+        self._label = label
         self._connection: Any = None
         self._sock: Any = None
         self._reader = reader()
@@ -97,11 +97,11 @@ class BlockingConnection:
                 return int(data[1:-2])
             return self._read(data, now + timeout, replies)
         except (BlockingIOError, TimeoutError):
-            raise timeout_error(self._place, timeout) from None
+            raise timeout_error(self._label, timeout) from None
         except (OSError, EOFError) as error:
-            raise Broken(str(unreachable(self._place, error))) from None
+            raise Broken(str(unreachable(self._label, error))) from None
         except MALFORMED as error:
-            raise protocol_error(self._place, error) from None
+            raise protocol_error(self._label, error) from None
 
     def _read(self, data: bytes, until: float, replies: int) -> Any:
         got: list[Any] = []
@@ -241,7 +241,7 @@ def _readable(sock: Any, timeout: float) -> bool:
 
 def connected(address: Route, timeout: float) -> BlockingConnection:
     """A new connection outside of any pool."""
-    connection = BlockingConnection(address.place)
+    connection = BlockingConnection(address.label)
     connection.connect(address, timeout)
     return connection
 
@@ -267,7 +267,7 @@ class Pool:
         """Forget the parent's sockets. They are closed here without telling the server."""
         self._idle: _Idle = _ByThread() if native.green("socket") else []
         self._slots: Slots[BlockingConnection] = Slots(
-            MAX_CONNECTIONS, lambda: BlockingConnection(self.address.place), self._idle
+            MAX_CONNECTIONS, lambda: BlockingConnection(self.address.label), self._idle
         )
         self._slots.closed = self._closed
         self._waiting = self._slots.waiting
@@ -355,7 +355,7 @@ class Pool:
             if self._closed:
                 raise ClientClosed("this client was closed")
             raise StoreUnavailable(
-                f"{self.address.place}: all {MAX_CONNECTIONS} connections are waiting for it"
+                f"{self.address.label}: all {MAX_CONNECTIONS} connections are waiting for it"
             )
         connection, new = found
         if not new:
@@ -383,7 +383,7 @@ class Pool:
         if self._for_keeper:
             connection.unbind()
         if companion is not None:
-            companion.result(max(0.001, until - time.monotonic()), self.address.place)
+            companion.result(max(0.001, until - time.monotonic()), self.address.label)
 
     def _accompanied(self, timeout: float) -> _Companion | None:
         """The keeper's connection while it is being made; None once it is there."""
@@ -504,7 +504,7 @@ class _Companion:
         except BaseException as error:
             self._error = error
 
-    def result(self, timeout: float, place: str) -> None:
+    def result(self, timeout: float, label: str) -> None:
         """Return once it is made, or raise the error that prevented it."""
         if not self.made and self._error is None:
             self._thread.join(timeout)
@@ -513,4 +513,4 @@ class _Companion:
         if self._error is not None:
             raise self._error
         if not self.made:
-            raise timeout_error(place, timeout)
+            raise timeout_error(label, timeout)

@@ -116,11 +116,11 @@ def new_note(renewal: Renewal) -> bytes:
     return b"" if renewal.note is None else b"=" + renewal.note.encode()
 
 
-def renew_answer(place: str, renewal: Renewal, reply: Any) -> RenewAnswer:
+def renew_answer(label: str, renewal: Renewal, reply: Any) -> RenewAnswer:
     if isinstance(reply, bytes):
         return Gone(True, reply.decode())
     if isinstance(reply, ErrorReply):
-        return NoAnswer(str(reply_error(place, reply)))
+        return NoAnswer(str(reply_error(label, reply)))
     if _number(reply) == 0 or (reply == WAITS and not renewal.waiting):
         return Gone()
     return Renewed(renewal.ttl)

@@ -34,7 +34,7 @@ STEPS = 3
 class NodeState:
     """What one node remembers of the quorum, as operators see it."""
 
-    place: str
+    label: str
     reachable: bool
     state: str  # voting, quarantined, new, restarted, or what is wrong
     quarantine_left: float  # seconds

@@ -32,9 +32,9 @@ class Held:
 class Membership:
     """Which nodes are present, which have a vote, and whose clocks are steady."""
 
-    def __init__(self, places: list[str]) -> None:
-        self.places = places
-        self.size = len(places)
+    def __init__(self, labels: list[str]) -> None:
+        self.labels = labels
+        self.size = len(labels)
         self.majority = self.size // 2 + 1
         self.everyone = tuple(range(self.size))
         self.present = self.everyone  # requests wait for these
@@ -42,7 +42,7 @@ class Membership:
         self.faults: dict[int, str] = {}  # why a node is away
         self.non_voting: frozenset[int] = frozenset()  # nodes without a vote
         self._voted = [float("-inf")] * self.size  # when each node was last seen to have its vote
-        self.clocks = [ClockWatch() for _ in places]
+        self.clocks = [ClockWatch() for _ in labels]
         # When a node's clock jumped. How long it is distrusted is not known until it tells its longest ttl.
         self.jumped: dict[int, float] = {}
         self.longest = 0.0  # the longest ttl asked for
@@ -133,7 +133,7 @@ class Membership:
         jumped = watch.observe(clock, sent, received)
         if jumped:
             self.jumped[node] = received
-            _say_jumped(self.places[node], jumped)
+            _say_jumped(self.labels[node], jumped)
         return received >= watch.distrusted_until and node not in self.jumped
 
     def settle_jump(self, node: int, longest: float) -> None:
@@ -200,9 +200,9 @@ class Membership:
             self._sweep_at = max(SWEPT, 2 * len(self.held))
 
 
-def _say_jumped(place: str, jumped: float) -> None:
+def _say_jumped(label: str, jumped: float) -> None:
     import logging  # here, not above: `import interlock` stays light
 
     logging.getLogger("interlock").warning(
-        "%s: its clock jumped by %+.3f s; it does not count for the longest ttl it has granted", place, jumped
+        "%s: its clock jumped by %+.3f s; it does not count for the longest ttl it has granted", label, jumped
     )

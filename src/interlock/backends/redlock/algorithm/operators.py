@@ -28,7 +28,7 @@ KEPT = 2.0  # seconds for which further pages of names come from the same scan
 class NodeView:
     """One resource on one node."""
 
-    place: str
+    label: str
     state: str  # granted (somebody holds it there), free, no answer, quarantined, or what is wrong
     standings: tuple[Standing, ...]
 
@@ -96,16 +96,16 @@ async def view(quorum: Quorum, resource: str, timeout: float) -> list[NodeView]:
     Changes nothing: an inspection must not admit a node or begin its quarantine.
     """
     members = quorum.members
-    found = [NodeView(place, "no answer", ()) for place in members.places]
+    found = [NodeView(label, "no answer", ()) for label in members.labels]
 
     def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
-        place = members.places[node]
+        label = members.labels[node]
         if isinstance(reply, InterlockError):
-            found[node] = NodeView(place, str(reply), ())
+            found[node] = NodeView(label, str(reply), ())
         elif reply[1] == NO_VOTE:
-            found[node] = NodeView(place, "quarantined", ())
+            found[node] = NodeView(label, "quarantined", ())
         else:
-            found[node] = NodeView(place, "granted" if reply[3] else "free", reply[3])
+            found[node] = NodeView(label, "granted" if reply[3] else "free", reply[3])
         return False
 
     timeouts = Timeouts(min(timeout, quorum.longest), timeout, 0)
@@ -209,7 +209,7 @@ class ResourceListing:
 
     async def _of(self, quorum: Quorum, node: int, prefix: str, reply: Reply) -> set[str]:
         """The names on one node, whose scan began with this reply."""
-        place, step = quorum.members.places[node], Timeouts(quorum.longest, quorum.longest, 1)
+        label, step = quorum.members.labels[node], Timeouts(quorum.longest, quorum.longest, 1)
         names: set[str] = set()
         cursors = Cursors()
         while True:
@@ -222,8 +222,8 @@ class ResourceListing:
             try:
                 cursors.follow(cursor)
             except ValueError as error:
-                raise unexpected_answer(place, error) from None
-            got: list[Reply] = [timeout_error(place, quorum.longest)]
+                raise unexpected_answer(label, error) from None
+            got: list[Reply] = [timeout_error(label, quorum.longest)]
 
             def on_reply(_: int, reply: Reply, sent: float, received: float, got: list[Reply] = got) -> bool:
                 got[0] = reply

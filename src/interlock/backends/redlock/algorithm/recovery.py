@@ -181,12 +181,12 @@ class Recovery:
     async def _poll(self, request: CheckIn, timeout: float) -> list[NodeState]:
         """Ask each node for its state."""
         quorum, members = self._quorum, self._quorum.members
-        found = [_unreachable(place) for place in members.places]
+        found = [_unreachable(label) for label in members.labels]
 
         def on_reply(node: int, reply: Reply, sent: float, received: float) -> bool:
             if isinstance(reply, InterlockError):
                 members.faults[node] = str(reply)
-                found[node] = _unreachable(members.places[node], str(reply))
+                found[node] = _unreachable(members.labels[node], str(reply))
             else:
                 members.counts(node, reply[0], sent, received)
                 members.settle_jump(node, reply[4] / 1000)
@@ -211,7 +211,7 @@ class Recovery:
             left = _left(since, clock, max(members.longest * 1000, longest))
         offset = members.clocks[node].offset
         return NodeState(
-            *(members.places[node], True, state, left, actual, offset, top, fields, bool(durable)),
+            *(members.labels[node], True, state, left, actual, offset, top, fields, bool(durable)),
             *(longest, since, clock, ready, bool(begun)),
         )
 
@@ -236,7 +236,7 @@ class Recovery:
         longest = max((state.longest for state in states), default=0)
         return [_waits(state, longest) for state in states]
 
-    async def admit(self, place: str) -> NodeState:
+    async def admit(self, label: str) -> NodeState:
         """Give a node its vote before its quarantine is over, on an operator's word that nothing is held
         any more.
         """
@@ -244,20 +244,20 @@ class Recovery:
         states = await self._poll(CheckIn(), THOROUGH)
         near = [
             node
-            for node, known in enumerate(members.places)
-            if place in (known, known.removeprefix("Redis at "))
+            for node, known in enumerate(members.labels)
+            if label in (known, known.removeprefix("Redis at "))
         ]
         if not near:
-            raise InvalidSetting(f"{place} is none of the nodes: {', '.join(members.places)}")
+            raise InvalidSetting(f"{label} is none of the nodes: {', '.join(members.labels)}")
         (node,) = near
         state, voters = states[node], [state for state in states if state.votes]
         if not state.reachable:
-            raise StoreUnavailable(f"{state.place}: {state.state}")
+            raise StoreUnavailable(f"{state.label}: {state.state}")
         if state.votes:
             return state
         if len(voters) <= members.size - members.majority:
             raise StoreUnavailable(
-                f"{place}: too few of the other nodes have a vote to tell which numbers were given out; when "
+                f"{label}: too few of the other nodes have a vote to tell which numbers were given out; when "
                 "nothing is held any more, `interlock quorum init` lets all begin anew"
             )
         await self._tell({node: Admit(state.since, 0, max(voter.top for voter in voters))})
@@ -268,7 +268,7 @@ class Recovery:
         reached.
         """
         states = await self._poll(CheckIn(), THOROUGH)
-        away = [f"{state.place} ({state.state})" for state in states if not state.reachable]
+        away = [f"{state.label} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
         states = await self._begin(states)
@@ -283,8 +283,8 @@ def _rested(state: NodeState) -> bool:
     return state.reachable and state.since > 0 and state.clock // 1000 >= state.since + RESTED
 
 
-def _unreachable(place: str, why: str = "no answer") -> NodeState:
-    return NodeState(place, False, why, 0.0, "", None, 0, 0, False)
+def _unreachable(label: str, why: str = "no answer") -> NodeState:
+    return NodeState(label, False, why, 0.0, "", None, 0, 0, False)
 
 
 def _waits(state: NodeState, longest: int) -> NodeState:

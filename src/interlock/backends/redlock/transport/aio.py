@@ -57,7 +57,7 @@ class AsyncNodeConnection(PipelinedConnection):
     """One connection to one node, on one event loop."""
 
     def __init__(self, node: int, address: Address, transport: AsyncQuorumTransport, raw: Any) -> None:
-        super().__init__(address.place, asyncio.get_running_loop(), raw)
+        super().__init__(address.label, asyncio.get_running_loop(), raw)
         self.node = node
         self._connections = (
             transport._connections
@@ -73,7 +73,7 @@ class AsyncNodeConnection(PipelinedConnection):
             self._send(request, not pending and not self.wakeups.ready)
         pending.append(receiver)
         if len(pending) > MAX_UNANSWERED:
-            self.end(timeout_error(self.place, 0.0))
+            self.end(timeout_error(self.label, 0.0))
 
     def handshake(self, handshake: NodeHandshake) -> None:
         self._send(HANDSHAKE, True)
@@ -90,7 +90,7 @@ class AsyncNodeConnection(PipelinedConnection):
                 except InterlockError:
                     raise
                 except MALFORMED as error:
-                    receiver.on_reply(self, unexpected_answer(self.place, error))
+                    receiver.on_reply(self, unexpected_answer(self.label, error))
                     raise
             reply = gets()
 
@@ -182,7 +182,7 @@ class Exchange:
             if reply.code == "NOSCRIPT" and (wanted or packed.lasting):
                 connection.ask(self, packed.with_source(connection.identity, connection.node))
                 return None
-            return reply_error(connection.place, reply)
+            return reply_error(connection.label, reply)
         if wanted:
             self.broken.append(connection.node)
         if packed.request is not None:
@@ -212,13 +212,13 @@ class Turns:
         self.taken = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
 
-    async def wait(self, loop: asyncio.AbstractEventLoop, timeout: float, place: str) -> None:
+    async def wait(self, loop: asyncio.AbstractEventLoop, timeout: float, label: str) -> None:
         handed: asyncio.Future[None] = loop.create_future()
 
         def give_up() -> None:
             if not handed.done():
                 handed.set_exception(
-                    StoreUnavailable(f"{MAX_VOTES} claims are asking {place} and the other nodes already")
+                    StoreUnavailable(f"{MAX_VOTES} claims are asking {label} and the other nodes already")
                 )
 
         timer = loop.call_later(timeout, give_up)
@@ -245,7 +245,7 @@ class AsyncQuorumTransport:
     """The connections to all nodes, on the event loop of the task that asks."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
-        self.places = [address.place for address in addresses]
+        self.labels = [address.label for address in addresses]
         self.now = now
         self._addresses = addresses
         self._packing = packing
@@ -291,7 +291,7 @@ class AsyncQuorumTransport:
                 turns.taken += 1
             else:
                 longest = timeouts.connecting if timeouts.shortened else max(timeouts.connecting, IO_TIMEOUT)
-                await turns.wait(loop, min(longest, timeouts.total), self.places[0])
+                await turns.wait(loop, min(longest, timeouts.total), self.labels[0])
         try:
             packed = self._packing.pack(request)
             if type(request) not in PLAIN_REPLIES:
@@ -444,14 +444,14 @@ class AsyncQuorumTransport:
         try:
             async with asyncio.timeout(timeout):
                 await handshake.done
-            connection.identity = node_identity(address.place, handshake.replies)
-            self._packing.refuse_duplicate(address.place, connection.identity)
-            others = [(other.place, other.identity) for other in self._connections if other is not None]
-            refuse_twice(address.place, connection.identity, others)
+            connection.identity = node_identity(address.label, handshake.replies)
+            self._packing.refuse_duplicate(address.label, connection.identity)
+            others = [(other.label, other.identity) for other in self._connections if other is not None]
+            refuse_twice(address.label, connection.identity, others)
         except BaseException as error:
-            connection.end(unreachable(address.place, "the handshake was not answered"))
+            connection.end(unreachable(address.label, "the handshake was not answered"))
             if isinstance(error, TimeoutError):
-                raise timeout_error(address.place, timeout) from None
+                raise timeout_error(address.label, timeout) from None
             raise
         self._speed.connected(node, self.now() - began, self.now() - shook_hands_at)
         self._connections[node] = connection
@@ -472,7 +472,7 @@ class AsyncQuorumTransport:
             task.cancel()
         for connection in self._connections:
             if connection is not None:
-                connection.end(unreachable(connection.place, "this client was closed"))
+                connection.end(unreachable(connection.label, "this client was closed"))
         await asyncio.sleep(0)  # let the transports close their sockets
 
 

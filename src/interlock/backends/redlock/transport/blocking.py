@@ -36,7 +36,7 @@ class BlockingQuorumTransport:
     """Asks the nodes over the connection set that was used last among the idle ones."""
 
     def __init__(self, addresses: Sequence[Address], packing: Packing, now: Callable[[], float]) -> None:
-        self.places = [address.place for address in addresses]
+        self.labels = [address.label for address in addresses]
         self.now = now
         self.attempts = ConnectAttempts(addresses, packing, now)
         self.round_trip = self.attempts.speed.round_trip
@@ -63,11 +63,11 @@ class BlockingQuorumTransport:
 
     def prepare(self) -> None:
         standing = self.connected()
-        self.attempts.prepare(node for node in range(len(self.places)) if standing.get(node, True))
+        self.attempts.prepare(node for node in range(len(self.labels)) if standing.get(node, True))
 
     def connected(self) -> dict[int, InterlockError | None]:
         found: dict[int, InterlockError | None] = {}
-        for node in range(len(self.places)):
+        for node in range(len(self.labels)):
             ready, fault = self.attempts.spares(node)
             if ready or any(connections.reaches(node) for connections in self._slots):
                 found[node] = None
@@ -156,7 +156,7 @@ class BlockingQuorumTransport:
             if self._closed:
                 raise ClientClosed("this client was closed")
             raise StoreUnavailable(
-                f"all {MAX_SETS} connections to {self.places[0]} and the other nodes are in use"
+                f"all {MAX_SETS} connections to {self.labels[0]} and the other nodes are in use"
             )
         return found[0]
 

@@ -160,7 +160,7 @@ class ConnectAttempts:
         began = self._now()
         connection = NodeConnection(node, self._addresses[node], timeout)
         try:
-            self._packing.refuse_duplicate(connection.place, connection.identity)
+            self._packing.refuse_duplicate(connection.label, connection.identity)
             if self._closed:
                 raise ClientClosed("this client was closed")
         except InterlockError:

@@ -48,13 +48,13 @@ class NodeConnection:
 
     __slots__ = (
         *("_connection", "_reader", "_waited", "bit", "due", "fd", "identity"),
-        *("node", "place", "round_trip", "sock", "transport"),
+        *("node", "label", "round_trip", "sock", "transport"),
     )
 
     def __init__(self, node: int, address: Address, timeout: float) -> None:
         self.node = node
         self.bit = 1 << node
-        self.place = address.place
+        self.label = address.label
         self.transport: BlockingQuorumTransport | None = None  # once it belongs to a set
         until = time.monotonic() + timeout
         self._connection: Any = address.connect(
@@ -85,20 +85,20 @@ class NodeConnection:
                 self.sock.settimeout(max(0.001, until - time.monotonic()))
                 data = self.sock.recv(READ_BYTES)
                 if not data:
-                    raise unreachable(self.place, "the server closed the connection")
+                    raise unreachable(self.label, "the server closed the connection")
                 self._reader.feed(data)
                 self._waited += len(data)
                 check_size(self._waited)
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
         except TimeoutError:
-            raise timeout_error(self.place, timeout) from None
+            raise timeout_error(self.label, timeout) from None
         except OSError as error:
-            raise unreachable(self.place, error) from None
+            raise unreachable(self.label, error) from None
         except MALFORMED as error:
-            raise protocol_error(self.place, error) from None
+            raise protocol_error(self.label, error) from None
         self._waited = 0
-        return node_identity(self.place, replies)
+        return node_identity(self.label, replies)
 
     def send(self, packed: Packed, request: bytes) -> None:
         """Hand the request to the kernel."""
@@ -118,11 +118,11 @@ class NodeConnection:
         writable.register(self.sock, select.POLLOUT)
         while request:
             if not writable.poll(50):
-                raise timeout_error(self.place, 0.05)
+                raise timeout_error(self.label, 0.05)
             request = request[self.sock.send(request) :]
 
     def send_error(self, error: OSError) -> InterlockError:
-        return timeout_error(self.place, 0.0) if isinstance(error, EMPTY) else unreachable(self.place, error)
+        return timeout_error(self.label, 0.0) if isinstance(error, EMPTY) else unreachable(self.label, error)
 
     def receive(self, asked: Packed | None) -> Any:
         """The reply to `asked`, or the error that the server replied; False while it has not arrived.
@@ -137,9 +137,9 @@ class NodeConnection:
             except EMPTY:
                 return False
             except OSError as error:
-                raise unreachable(self.place, error) from None
+                raise unreachable(self.label, error) from None
             if not data:
-                raise unreachable(self.place, "the server closed the connection")
+                raise unreachable(self.label, "the server closed the connection")
             try:
                 reader.feed(data)
                 before = len(due)
@@ -152,7 +152,7 @@ class NodeConnection:
                             if packed is asked or packed.lasting:
                                 self.send(packed, packed.with_source(self.identity, self.node))
                             continue
-                        reply = reply_error(self.place, reply)
+                        reply = reply_error(self.label, reply)
                     if packed.crossed and reply == 0:
                         self.tell_crossed(packed)
                     if packed is asked:
@@ -165,7 +165,7 @@ class NodeConnection:
             except InterlockError:
                 raise
             except MALFORMED as error:  # or a reply to no request
-                raise protocol_error(self.place, error) from None
+                raise protocol_error(self.label, error) from None
             if asked is not None and type(self.sock) is not ssl.SSLSocket and len(data) < READ_BYTES:
                 return False
 
@@ -222,7 +222,7 @@ class ConnectionSet:
     def __init__(self, transport: BlockingQuorumTransport, number: int) -> None:
         self._transport = transport
         self.number = number
-        self.connections: list[NodeConnection | None] = [None] * len(transport.places)
+        self.connections: list[NodeConnection | None] = [None] * len(transport.labels)
         self._by_fd: dict[int, NodeConnection] = {}  # by file descriptor
         self._polls: dict[int, Any] = {}  # by the bits of the nodes that are left out
         self._late = False  # some node has left too many requests unanswered
@@ -326,7 +326,7 @@ class ConnectionSet:
                 except MALFORMED as error:
                     self._drop(connection)
                     lost.append(node)
-                    reply = unexpected_answer(connection.place, error)
+                    reply = unexpected_answer(connection.label, error)
                     enough = on_reply(node, reply, sent, received)
                 if enough:
                     self.used = received
@@ -401,9 +401,9 @@ class ConnectionSet:
         return [*lost, *trying]
 
     def _add(self, connection: NodeConnection) -> None:
-        others = [(other.place, other.identity) for other in self._by_fd.values()]
+        others = [(other.label, other.identity) for other in self._by_fd.values()]
         try:
-            refuse_twice(connection.place, connection.identity, others)
+            refuse_twice(connection.label, connection.identity, others)
         except InterlockError:
             connection.close()
             raise

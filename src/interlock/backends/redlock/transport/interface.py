@@ -37,8 +37,8 @@ class QuorumTransport(Protocol):
     """
 
     @property
-    def places(self) -> Sequence[str]:
-        """What each node is called in messages."""
+    def labels(self) -> Sequence[str]:
+        """The names of the nodes in messages."""
         ...
 
     async def ask(

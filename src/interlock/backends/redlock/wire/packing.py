@@ -82,18 +82,18 @@ A connection never outlives its server's process, so once is enough.
 HANDSHAKE_REPLIES = 2 + len(_SETTINGS) + len(_LOADED)
 
 
-def node_identity(place: str, replies: list[Any]) -> NodeIdentity:
+def node_identity(label: str, replies: list[Any]) -> NodeIdentity:
     """What the first replies say about the server; an error of ours if they are none of Redis'."""
     try:
-        return _identity(place, replies)
+        return _identity(label, replies)
     except MALFORMED as error:
-        raise unexpected_answer(place, error) from error
+        raise unexpected_answer(label, error) from error
 
 
-def _identity(place: str, replies: list[Any]) -> NodeIdentity:
+def _identity(label: str, replies: list[Any]) -> NodeIdentity:
     info, past, settings = replies[0], replies[1], replies[2 : 2 + len(_SETTINGS)]
     if isinstance(info, ErrorReply):
-        error = reply_error(place, info)
+        error = reply_error(label, info)
         raise type(error)(f"{error}; the nodes of a quorum need these, too: info script|load")
     run = info.partition(b"run_id:")[2].partition(b"\r")[0]
     # A promoted replica may have missed what its master had on disk, and CONFIG may be forbidden: neither
@@ -114,18 +114,18 @@ def _numbers(counts: Sequence[int]) -> bytes:
     return b"".join([bulk(b"%d" % count) for count in counts])
 
 
-def refuse_twice(place: str, identity: NodeIdentity, others: Iterable[tuple[str, NodeIdentity]]) -> None:
+def refuse_twice(label: str, identity: NodeIdentity, others: Iterable[tuple[str, NodeIdentity]]) -> None:
     """Refuse a server that one of these connections, which a request would use beside it, leads to
     already.
     """
     for known, its in others:
         if its.run == identity.run != NONE:
-            raise same_server(place, known)
+            raise same_server(label, known)
 
 
-def same_server(place: str, known: str) -> StoreUnfit:
+def same_server(label: str, known: str) -> StoreUnfit:
     return StoreUnfit(
-        f"{place} is the same server as {known.removeprefix('Redis at ')}; each node of a quorum must be a "
+        f"{label} is the same server as {known.removeprefix('Redis at ')}; each node of a quorum must be a "
         "server of its own"
     )
 
@@ -138,7 +138,7 @@ class Packing:
         self._quorum = bulk(self.keys.prefix + b"\x1fquorum")
         self._runs: dict[str, bytes] = {}  # by address: the run id of the server that was last met there
 
-    def refuse_duplicate(self, place: str, identity: NodeIdentity) -> None:
+    def refuse_duplicate(self, label: str, identity: NodeIdentity) -> None:
         """Refuse a server that was met under another address: it would vote twice, and one crash would end
         both votes.
 
@@ -148,10 +148,10 @@ class Packing:
         if run == NONE:
             return
         for known, its in list(self._runs.items()):
-            if its == run and known != place:
-                self._runs.pop(place, None)  # whoever was met here before may be met there now
-                raise same_server(place, known)
-        self._runs[place] = run
+            if its == run and known != label:
+                self._runs.pop(label, None)  # whoever was met here before may be met there now
+                raise same_server(label, known)
+        self._runs[label] = run
 
     def pack(self, request: Request) -> Packed:
         if isinstance(request, Vote):

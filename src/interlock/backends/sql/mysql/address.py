@@ -22,7 +22,7 @@ OPTIONS = ("prefix", "connections", "unix_socket", "tls", "ssl_ca", "ssl_cert", 
 class Address(NamedTuple):
     """Where a server is and how to log in, for both drivers."""
 
-    place: str  # for messages: without the password
+    label: str  # for messages: without the password
     settings: dict[str, Any]  # of our own connections; empty until an engine has lent its first one
     schema: Schema
     connections: int  # that the calls of one client use at the same time
@@ -56,9 +56,9 @@ def from_url(parts: SplitResult) -> Address:
         settings["unix_socket"] = where = path
     if (tls := _tls(options)) is not None:
         settings["ssl"] = tls
-    place = f"{parts.scheme}://{user}@{where}/{database}"
+    label = f"{parts.scheme}://{user}@{where}/{database}"
     return Address(
-        place,
+        label,
         settings | session(),
         schema_of_url(parts),
         _connections_option(options.get("connections", str(CONNECTIONS))),

@@ -35,13 +35,13 @@ class MysqlConnection:
         self,
         driver: Driver,
         schema: Schema,
-        place: str,
+        label: str,
         settings: Mapping[str, Any] | None,
         check: ClusterCheck | None = None,
     ) -> None:
         self._driver = driver
         self._schema = schema
-        self._place = place
+        self._label = label
         self._settings = settings
         self._check = check
         self._used = 0.0
@@ -77,7 +77,7 @@ class MysqlConnection:
                 raise StoreUnfit(str(error)) from None
             return results[0] if results else ()
 
-        await self._schema.install(execute, self._place, timeout)
+        await self._schema.install(execute, self._label, timeout)
 
     def stale(self) -> bool:
         return time.monotonic() - self._used > FRESH and self._driver.stale()

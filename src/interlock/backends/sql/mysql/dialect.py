@@ -50,14 +50,14 @@ class MysqlDialect:
         self, address: Address, connect_timeout: float, lender: engines.MysqlLender | None = None
     ) -> None:
         self.traits = TRAITS
-        self.place = address.place
+        self.label = address.label
         self.connect_timeout = connect_timeout
         self._address = address
         self._lender = lender
         self._new_login = None
         if lender is not None:
             self._new_login = NewLogin(lender, lambda made: engines.learn_login(lender, address, made))
-        self._check = ClusterCheck(address.place)
+        self._check = ClusterCheck(address.label)
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
     @property
@@ -81,7 +81,7 @@ class MysqlDialect:
         return ConnectionPool(
             self._blocking_connection if blocking else self._loop_connection,
             runtime,
-            place=self.place,
+            label=self.label,
             most=most,
             connect_timeout=self.connect_timeout,
             loop=(lambda: None) if blocking else _running_loop,
@@ -91,7 +91,7 @@ class MysqlDialect:
     def _blocking_connection(self) -> MysqlConnection:
         address = self._address
         return MysqlConnection(
-            BlockingDriver(self.place), address.schema, self.place, address.settings, self._check
+            BlockingDriver(self.label), address.schema, self.label, address.settings, self._check
         )
 
     def _loop_connection(self) -> MysqlConnection:
@@ -99,14 +99,14 @@ class MysqlDialect:
 
         address = self._address
         return MysqlConnection(
-            LoopDriver(self.place), address.schema, self.place, address.settings, self._check
+            LoopDriver(self.label), address.schema, self.label, address.settings, self._check
         )
 
     def subscribe(self) -> Subscription | None:
         """Never None: where rings cannot arrive, it looks for its mail instead."""
         address = self._address
-        driver, helper = BlockingDriver(self.place), BlockingDriver(self.place)
-        subscription = MysqlSubscription(driver, address.schema, self.place)
+        driver, helper = BlockingDriver(self.label), BlockingDriver(self.label)
+        subscription = MysqlSubscription(driver, address.schema, self.label)
         try:
             try:
                 drive(driver.connect(address.settings, self.connect_timeout), nested=True)
@@ -119,7 +119,7 @@ class MysqlDialect:
             try:
                 subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             except NotInstalled:
-                connection = MysqlConnection(helper, address.schema, self.place, address.settings)
+                connection = MysqlConnection(helper, address.schema, self.label, address.settings)
                 drive(connection.install(self.connect_timeout), nested=True)
                 subscription.open(lambda sql: drive(helper.query(sql, self.connect_timeout), nested=True))
             if self._check.galera:

@@ -50,7 +50,7 @@ class Driver(Protocol):
     def abandon(self) -> None: ...
 
 
-def failure(place: str, error: BaseException, timeout: float, *, connecting: bool = False) -> InterlockError:
+def failure(label: str, error: BaseException, timeout: float, *, connecting: bool = False) -> InterlockError:
     """The error for an exception of a driver."""
     if isinstance(error, InterlockError):
         return error
@@ -58,38 +58,38 @@ def failure(place: str, error: BaseException, timeout: float, *, connecting: boo
     if isinstance(cause, StoreUnfit):  # of `login`: both drivers wrap every OSError
         return cause
     if isinstance(error, TimeoutError) or isinstance(cause, TimeoutError):
-        late = timeout_error(place, timeout)
+        late = timeout_error(label, timeout)
         return Unreached(str(late)) if connecting else late
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
     said = str(error.args[1]) if len(error.args) > 1 else str(error) or type(error).__name__
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return StoreUnfit(
-            f"{place}: the server's way of authentication needs one more package: pip install cryptography"
+            f"{label}: the server's way of authentication needs one more package: pip install cryptography"
         )
     if connecting:
-        return system_error(place, cause) if isinstance(cause, OSError) else connect_error(place, code, said)
-    return server_error(place, code, said)
+        return system_error(label, cause) if isinstance(cause, OSError) else connect_error(label, code, said)
+    return server_error(label, code, said)
 
 
 class BlockingDriver:
     """PyMySQL: the time limits are those of the socket."""
 
-    def __init__(self, place: str, connection: Any = None) -> None:
-        self._place = place
+    def __init__(self, label: str, connection: Any = None) -> None:
+        self._label = label
         self._connection = connection  # or one that was borrowed from a user's engine
 
     async def connect(self, settings: Mapping[str, Any], timeout: float) -> None:
         standard_streams.occupy()
         given = {**settings, "connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
         role = given.pop(ROLE, "")
-        connection = self._connection = _unconnected(self._place, given)
+        connection = self._connection = _unconnected(self._label, given)
         try:
-            connection.connect(_dialled(self._place, given, timeout))
+            connection.connect(_dialled(self._label, given, timeout))
             if role:
                 await self.query(f"set role {role}", timeout)
         except Exception as error:
             self.discard()
-            raise failure(self._place, error, timeout, connecting=True) from None
+            raise failure(self._label, error, timeout, connecting=True) from None
         except BaseException:
             self.discard()
             raise
@@ -109,7 +109,7 @@ class BlockingDriver:
             else:  # PyMySQL puts away what its last statement has left
                 connection._execute_command(QUERY, data)
         except Exception as error:
-            raise failure(self._place, error, timeout) from None
+            raise failure(self._label, error, timeout) from None
 
     def receive(self, timeout: float) -> Results:
         """Everything that the statement returns."""
@@ -120,7 +120,7 @@ class BlockingDriver:
                 connection._sock.settimeout(timeout)
             return ResultReader(connection).results()
         except Exception as error:
-            raise failure(self._place, error, timeout) from None
+            raise failure(self._label, error, timeout) from None
 
     def answered(self, timeout: float) -> bool:
         """Wait for the first bytes of an answer; False if none came in time."""
@@ -162,7 +162,7 @@ _parents: list[object] = []
 """In a child: what its parent was reading from."""
 
 
-def _dialled(place: str, settings: Mapping[str, Any], timeout: float) -> socket.socket | None:
+def _dialled(label: str, settings: Mapping[str, Any], timeout: float) -> socket.socket | None:
     """The socket of a connection to be. PyMySQL would look the host up without a time limit, and give each of
     its addresses all of the time.
 
@@ -176,7 +176,7 @@ def _dialled(place: str, settings: Mapping[str, Any], timeout: float) -> socket.
     except TimeoutError:
         raise
     except OSError as error:
-        raise system_error(place, error) from None
+        raise system_error(label, error) from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return made
@@ -195,7 +195,7 @@ def _send(connection: Any, data: bytes, timeout: float) -> None:
         raise Failed(GONE, f"the connection has ended ({error})") from None
 
 
-def _unconnected(place: str, settings: Mapping[str, Any]) -> Any:
+def _unconnected(label: str, settings: Mapping[str, Any]) -> Any:
     """A connection of PyMySQL that is not made yet.
 
     Without settings for TLS, later versions of PyMySQL use TLS where the server offers it, and check nothing.
@@ -205,10 +205,10 @@ def _unconnected(place: str, settings: Mapping[str, Any]) -> Any:
     kind = _connection_type()
     if "ssl" in settings:
         connection = kind(**settings, defer_connect=True)
-        connection.interlock_place = place
+        connection.interlock_label = label
         return connection
     connection = kind(**settings, defer_connect=True, ssl_disabled=True)
-    connection.interlock_place = place
+    connection.interlock_label = label
     if hasattr(connection, "_ssl_required"):
         connection.ssl, connection.ctx = True, _unchecked()
     return connection
@@ -220,17 +220,17 @@ def _connection_type() -> Any:
     base: Any = library("pymysql.connections").Connection
 
     class Connection(base):  # type: ignore[misc]
-        interlock_place = ""
+        interlock_label = ""
 
         def _request_authentication(self) -> None:
             # Later versions also have TLS that is used if the server offers it.
             demanded = bool(getattr(self, "_ssl_required", self.ssl))
-            login.check_greeting(self, self.interlock_place, demanded=demanded)
+            login.check_greeting(self, self.interlock_label, demanded=demanded)
             base._request_authentication(self)
 
         def _process_auth(self, plugin_name: bytes, *rest: Any) -> Any:
             trusted = login.trusted(self.ctx if self.ssl else None, self.unix_socket)
-            login.check_plugin(self.interlock_place, plugin_name, trusted=trusted)
+            login.check_plugin(self.interlock_label, plugin_name, trusted=trusted)
             return base._process_auth(self, plugin_name, *rest)
 
     return Connection

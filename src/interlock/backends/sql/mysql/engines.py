@@ -18,7 +18,7 @@ STEADY = 1.0  # seconds between two clocks that are one: that of a statement sta
 class MysqlLender(Lender, Protocol):
     """An engine whose connections we know."""
 
-    def driver(self, place: str, connection: Any) -> Driver: ...
+    def driver(self, label: str, connection: Any) -> Driver: ...
     def settings(self, connection: Any) -> dict[str, Any]:
         """How this connection was made, as our own connections take it."""
         ...
@@ -27,8 +27,8 @@ class MysqlLender(Lender, Protocol):
 class PyMysqlEngine(Engine):
     """An engine over PyMySQL."""
 
-    def driver(self, place: str, connection: Any) -> Driver:
-        return BlockingDriver(place, connection)
+    def driver(self, label: str, connection: Any) -> Driver:
+        return BlockingDriver(label, connection)
 
     def settings(self, connection: Any) -> dict[str, Any]:
         named = {name: getattr(connection, name) for name in ("host", "port", "user", "unix_socket")}
@@ -41,10 +41,10 @@ class PyMysqlEngine(Engine):
 class LoopEngine(AsyncEngine):
     """An engine over aiomysql or asyncmy."""
 
-    def driver(self, place: str, connection: Any) -> Driver:
+    def driver(self, label: str, connection: Any) -> Driver:
         from interlock.backends.sql.mysql.loop_driver import LoopDriver  # here, not above: it needs asyncio
 
-        return LoopDriver(place, connection)
+        return LoopDriver(label, connection)
 
     def settings(self, connection: Any) -> dict[str, Any]:
         named = {name: getattr(connection, f"_{name}") for name in ("host", "port", "user", "unix_socket")}
@@ -66,7 +66,7 @@ class _Lent(MysqlConnection):
     """
 
     def __init__(self, driver: Driver, address: Address, lent: Any, connection: Any) -> None:
-        super().__init__(driver, address.schema, address.place, None)
+        super().__init__(driver, address.schema, address.label, None)
         self.lent = lent
         self._address = address
         self._connection = connection
@@ -82,7 +82,7 @@ class _Lent(MysqlConnection):
         # The procedures count by the session's clock, which `set timestamp` stops.
         if abs(float(behind)) > STEADY:
             raise StoreUnfit(
-                f"{self._address.place}: the sessions of this engine have a clock of their own, by which "
+                f"{self._address.label}: the sessions of this engine have a clock of their own, by which "
                 "leases "
                 "would lapse at the wrong time; have them run `set timestamp = default`"
             )
@@ -118,6 +118,6 @@ def source(lender: MysqlLender, address: Address, runtime: WaitRuntime, connect_
         if connection not in known:  # or an old connection would bring back an old password
             known.add(connection)
             learn_login(lender, address, connection)
-        return _Lent(lender.driver(address.place, connection), address, lent, connection)
+        return _Lent(lender.driver(address.label, connection), address, lent, connection)
 
-    return UserSource(lender, adopt, runtime, lambda: address.place, connect_timeout)
+    return UserSource(lender, adopt, runtime, lambda: address.label, connect_timeout)

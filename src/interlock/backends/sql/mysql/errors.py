@@ -55,36 +55,36 @@ SENTENCES = {
 DENIED = frozenset((1044, 1142, 1227, 1370))
 
 
-def server_error(place: str, code: int, said: str) -> InterlockError:
+def server_error(label: str, code: int, said: str) -> InterlockError:
     """The error for an error that the server has sent, or for a connection that ended."""
     if code in AGAIN:
-        return Again(f"{place}: {said}")
+        return Again(f"{label}: {said}")
     if code in NOT_INSTALLED:
-        return NotInstalled(f"{place}: the tables or procedures of interlock are missing ({said})")
+        return NotInstalled(f"{label}: the tables or procedures of interlock are missing ({said})")
     if code in READ_ONLY:
-        return Demoted(f"{place} takes no writes now ({said})")
+        return Demoted(f"{label} takes no writes now ({said})")
     if code == KILLED:
-        return Killed(f"{place}: {said}; an operator, or a limit of the server, ended it")
+        return Killed(f"{label}: {said}; an operator, or a limit of the server, ended it")
     if code in INTERRUPTED or code in LOST:
-        return Broken(f"{place}: {said}; is the server running, and reachable?")
+        return Broken(f"{label}: {said}; is the server running, and reachable?")
     if code in SENTENCES:
-        return StoreUnfit(f"{place}: {SENTENCES[code]} (it says: {said})")
-    return StoreUnavailable(f"{place} refused: {said} ({code})")
+        return StoreUnfit(f"{label}: {SENTENCES[code]} (it says: {said})")
+    return StoreUnavailable(f"{label} refused: {said} ({code})")
 
 
-def connect_error(place: str, code: int, said: str) -> InterlockError:
+def connect_error(label: str, code: int, said: str) -> InterlockError:
     """The error for a connection that could not be made: nothing was sent."""
     if code in FULL_HOUSE:
         return Unreached(
-            f"{place} has no connection left for us ({said}); see max_connections, and ?connections= for the "
+            f"{label} has no connection left for us ({said}); see max_connections, and ?connections= for the "
             "share of this client"
         )
     if code in SENTENCES:
-        return StoreUnfit(f"{place}: {SENTENCES[code]} (it says: {said})")
-    return Unreached(f"{place}: {said}; is the server running, and reachable?")
+        return StoreUnfit(f"{label}: {SENTENCES[code]} (it says: {said})")
+    return Unreached(f"{label}: {said}; is the server running, and reachable?")
 
 
-def system_error(place: str, error: OSError) -> InterlockError:
+def system_error(label: str, error: OSError) -> InterlockError:
     """The error for a connection that the system could not make, or TLS did not allow: nothing was sent."""
     kinds = [
         kind.__name__ for kind in type(error).__mro__
@@ -93,19 +93,19 @@ def system_error(place: str, error: OSError) -> InterlockError:
     if "SSLError" in kinds:
         why = str(getattr(error, "verify_message", "") or getattr(error, "reason", None) or said).rstrip(".")
         return Unreached(
-            f"{place}: TLS failed ({why.replace('_', ' ').lower()}); check tls and ssl_ca in the URL"
+            f"{label}: TLS failed ({why.replace('_', ' ').lower()}); check tls and ssl_ca in the URL"
         )
     if "gaierror" in kinds:
         return Unreached(
-            f"{place}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
+            f"{label}: its host cannot be looked up ({said}); check the name in the URL, and DNS on this "
             "machine"
         )
     why = os.strerror(error.errno) if error.errno else said
-    return Unreached(f"{place}: {why[:1].lower()}{why[1:]}; is the server running, and reachable?")
+    return Unreached(f"{label}: {why[:1].lower()}{why[1:]}; is the server running, and reachable?")
 
 
-def timeout_error(place: str, timeout: float) -> StoreUnavailable:
+def timeout_error(label: str, timeout: float) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{place} did not answer within {duration(timeout)}; it may be stopped, busy, waiting for a lock, or "
+        f"{label} did not answer within {duration(timeout)}; it may be stopped, busy, waiting for a lock, or "
         "cut off"
     )

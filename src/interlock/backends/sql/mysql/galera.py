@@ -22,9 +22,9 @@ NOTICE = (
 class ClusterCheck:
     """Asks once for each client, over the first connection that it makes."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, label: str) -> None:
         self.galera: bool | None = None  # None: not asked yet
-        self._place = place
+        self._label = label
         self._said = False
 
     async def ask(self, driver: Driver, timeout: float) -> None:
@@ -35,4 +35,4 @@ class ClusterCheck:
         self.galera = found
         if found and not self._said:  # another connection may have asked meanwhile
             self._said = True
-            logging.getLogger("interlock").warning(NOTICE, self._place)
+            logging.getLogger("interlock").warning(NOTICE, self._label)

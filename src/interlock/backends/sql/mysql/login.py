@@ -14,20 +14,20 @@ CLEAR_TEXT = frozenset(("mysql_clear_password", "dialog"))
 TLS_OFFERED = 0x0800  # CLIENT_SSL, of the abilities in the server's greeting
 
 
-def check_greeting(connection: Any, place: str, *, demanded: bool) -> None:
+def check_greeting(connection: Any, label: str, *, demanded: bool) -> None:
     """Refuse a server that offers no TLS if the client demands it; some versions of both drivers go on
     without.
     """
     if demanded and not connection.server_capabilities & TLS_OFFERED:
-        raise StoreUnfit(f"{place}: the server offers no TLS, which the URL or the engine asks for")
+        raise StoreUnfit(f"{label}: the server offers no TLS, which the URL or the engine asks for")
 
 
-def check_plugin(place: str, plugin: bytes | str, *, trusted: bool) -> None:
+def check_plugin(label: str, plugin: bytes | str, *, trusted: bool) -> None:
     """Refuse to send the password in clear to a server that may be anybody."""
     name = plugin.decode("ascii", "replace") if isinstance(plugin, bytes) else plugin
     if name in CLEAR_TEXT and not trusted:
         raise StoreUnfit(
-            f"{place}: the server asks for the password in clear ({name}), which it gets only over TLS with "
+            f"{label}: the server asks for the password in clear ({name}), which it gets only over TLS with "
             "a checked certificate: write ?tls=verify"
         )
 

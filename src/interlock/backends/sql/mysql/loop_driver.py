@@ -24,8 +24,8 @@ class LoopDriver:
     A statement that is cancelled leaves it useless, and the base discards it.
     """
 
-    def __init__(self, place: str, connection: Any = None) -> None:
-        self._place = place
+    def __init__(self, label: str, connection: Any = None) -> None:
+        self._label = label
         self._connection = connection  # or one that was borrowed from a user's engine
         self._loop: Any = asyncio.get_running_loop() if connection is not None else None
 
@@ -35,7 +35,7 @@ class LoopDriver:
         self._loop = asyncio.get_running_loop()
         given = {name: value for name, value in settings.items() if name not in ("database", ROLE)}
         connection = self._connection = kind(**given, db=settings["database"])
-        connection.interlock_place = self._place
+        connection.interlock_label = self._label
         try:
             async with asyncio.timeout(timeout):
                 await connection._connect()
@@ -43,7 +43,7 @@ class LoopDriver:
                     await connection.query(f"set role {settings[ROLE]}")
         except Exception as error:
             self.discard()
-            raise failure(self._place, error, timeout, connecting=True) from None
+            raise failure(self._label, error, timeout, connecting=True) from None
         except BaseException:
             self.discard()
             raise
@@ -62,7 +62,7 @@ class LoopDriver:
                         results.append(result.rows)
                 return results
         except Exception as error:
-            raise failure(self._place, error, timeout) from None
+            raise failure(self._label, error, timeout) from None
 
     def stale(self) -> bool:
         reader, writer = self._connection._reader, self._connection._writer
@@ -98,10 +98,10 @@ def _connection_type() -> Any:
     base: Any = library("aiomysql.connection").Connection
 
     class Connection(base):  # type: ignore[misc]
-        interlock_place = ""
+        interlock_label = ""
 
         async def _request_authentication(self) -> None:
-            login.check_greeting(self, self.interlock_place, demanded=self._ssl_context is not None)
+            login.check_greeting(self, self.interlock_label, demanded=self._ssl_context is not None)
             self._check_plugin(self._server_auth_plugin)  # it answers the greeting with the password, too
             await base._request_authentication(self)
 
@@ -111,7 +111,7 @@ def _connection_type() -> Any:
 
         def _check_plugin(self, plugin: bytes | str) -> None:
             trusted = login.trusted(self._ssl_context, self._unix_socket)
-            login.check_plugin(self.interlock_place, plugin, trusted=trusted)
+            login.check_plugin(self.interlock_label, plugin, trusted=trusted)
 
     return Connection
 

@@ -43,9 +43,9 @@ def open_client(client: Any, runtime: Runtime, *, asynchronous: bool, connect_ti
             f"from mysql+{drivers[0]}://, or give interlock a URL of its own"
         )
     refuse_shared(client)
-    place = str(client.url.set(query={}, password=None).render_as_string())
+    label = str(client.url.set(query={}, password=None).render_as_string())
     dialect = MysqlDialect(
-        Address(place, {}, Schema(), 0),
+        Address(label, {}, Schema(), 0),
         connect_timeout,
         (LoopEngine if asynchronous else PyMysqlEngine)(client),
     )

@@ -112,7 +112,7 @@ class Schema:
             f"grant execute on procedure {name} to {_account(user)};" for name in self.procedures()
         )
 
-    async def install(self, execute: Execute, place: str, seconds: float) -> None:
+    async def install(self, execute: Execute, label: str, seconds: float) -> None:
         """Create what is missing. DDL commits by itself here, so those who do it take turns by a named lock
         of the server.
 
@@ -122,13 +122,13 @@ class Schema:
         lock = f"interlock.{self.prefix}"
         ((turn,),) = await execute(f"select get_lock('{lock}', {max(0, int(seconds) - 1)})")
         if turn != 1:
-            raise Again(f"{place}: somebody else is creating the tables of interlock")
+            raise Again(f"{label}: somebody else is creating the tables of interlock")
         try:
-            await self._create(execute, place)
+            await self._create(execute, label)
         finally:
             await execute(f"do release_lock('{lock}')")
 
-    async def _create(self, execute: Execute, place: str) -> None:
+    async def _create(self, execute: Execute, label: str) -> None:
         ((mode,),) = await execute("select @@sql_mode")
         await execute(f"set sql_mode = '{SQL_MODE}'")
         try:
@@ -137,7 +137,7 @@ class Schema:
             for (found,) in await execute(f"select version from {self.prefix}meta"):
                 if found > VERSION:
                     raise StoreUnfit(
-                        f"{place}: the tables {self.prefix}* are of version {found}, made by a later "
+                        f"{label}: the tables {self.prefix}* are of version {found}, made by a later "
                         f"interlock; this one knows {VERSION}"
                     )
             there = {

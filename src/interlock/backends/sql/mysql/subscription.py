@@ -42,11 +42,11 @@ LATE = 0.2  # seconds beyond its sleep: then the server stood still, and the rin
 class MysqlSubscription:
     """See `interlock.backends.sql.dialect.Subscription`."""
 
-    def __init__(self, driver: BlockingDriver, schema: Schema, place: str) -> None:
+    def __init__(self, driver: BlockingDriver, schema: Schema, label: str) -> None:
         self.bell = os.urandom(12).hex()
         self._driver = driver
         self._schema = schema
-        self._place = place
+        self._label = label
         self._read: dict[int, None] = {}  # numbers of mail that was received and not removed yet
         self._pause = LONGEST  # the longest sleep: shorter once mail has come without a ring
         self._longest = LONGEST
@@ -67,7 +67,7 @@ class MysqlSubscription:
             logging.getLogger("interlock").warning(
                 "%s: wake-ups do not reach this process (a proxy, or a server without KILL); it looks for "
                 "them every %g to %g s",
-                *(self._place, FIRST_LOOK, LAST_LOOK),
+                *(self._label, FIRST_LOOK, LAST_LOOK),
             )
 
     def look_often(self) -> None:
@@ -109,7 +109,7 @@ class MysqlSubscription:
         until = time.monotonic() + timeout
         while True:
             if self._closed:
-                raise StoreUnavailable(f"{self._place}: the client is closed")
+                raise StoreUnavailable(f"{self._label}: the client is closed")
             asleep = time.monotonic()
             seconds = max(0.0, min(until - asleep, self._pause))
             messages = self._look(seconds)

@@ -62,7 +62,7 @@ class Address:
         self.schema = schema
         self.connect_timeout = connect_timeout
         self.settings: dict[str, str] = {}
-        self.place = ""
+        self.label = ""
         self.role = b""  # a command that brings a transaction of ours into the role of the user's connections
         self._hung: dict[Server, float] = {}  # until when a server is tried last
         self.learn(settings)
@@ -98,14 +98,14 @@ class Address:
         }
 
     def __repr__(self) -> str:
-        return f"<Address {self.place}>"
+        return f"<Address {self.label}>"
 
     def learn(self, settings: dict[str, Any]) -> None:
         """Take over the settings of a connection, such as one that a user's pool has made."""
         self.settings = {
             k: str(v) for k, v in settings.items() if v is not None and v != "" and k not in NOT_OURS
         }
-        self.place = place(self.settings)
+        self.label = label(self.settings)
 
     def learn_from(self, pgconn: Any) -> None:
         """The same from an open connection of libpq: with what a user's engine or pool has filled in."""
@@ -151,7 +151,7 @@ class Address:
         return made.encode()
 
 
-def place(settings: dict[str, str]) -> str:
+def label(settings: dict[str, str]) -> str:
     """The server for messages: hosts, port and database, without credentials."""
     host = settings.get("host") or settings.get("hostaddr") or "localhost"
     port = settings.get("port") or "5432"

@@ -82,8 +82,8 @@ class PostgresConnection:
         *(
             "__weakref__",
             "_address",
+            "_label",
             "_pgconn",
-            "_place",
             "_prepared",
             "_resets",
             "_role",
@@ -96,7 +96,7 @@ class PostgresConnection:
 
     def __init__(self, address: Address, statements: dict[str, Statement], waits: Waits) -> None:
         self._address = address
-        self._place = address.place
+        self._label = address.label
         self._statements = statements
         self._waits = waits
         self._pgconn: Any = None
@@ -147,7 +147,7 @@ class PostgresConnection:
             except StoreUnavailable as error:  # and not `StoreUnfit`, such as a wrong password
                 self.discard()
                 failures.append(error)
-        raise errors.none_reached(self._place, failures)
+        raise errors.none_reached(self._label, failures)
 
     async def _connect_to(self, server: Server, until: float) -> None:
         if self._address.hung(server):
@@ -169,18 +169,18 @@ class PostgresConnection:
         pgconn = self._pgconn = self._address.pq.PGconn.connect_start(self._address.conninfo(server, address))
         while True:
             if pgconn.status == BAD:
-                raise errors.connect_error(self._place, self._message())
+                raise errors.connect_error(self._label, self._message())
             status = pgconn.connect_poll()
             if status == POLLING_OK:
                 break
             if status == POLLING_FAILED:
-                raise errors.connect_error(self._place, self._message())
+                raise errors.connect_error(self._label, self._message())
             left = until - time.monotonic()
             wait = self._waits.readable if status == POLLING_READING else self._waits.writable
             if left <= 0 or not await wait(pgconn.socket, left):
                 where = ":".join(filter(None, (server.host or address, server.port)))
                 raise errors.connect_error(
-                    self._place, f"no connection to {where} within {duration(timeout)}"
+                    self._label, f"no connection to {where} within {duration(timeout)}"
                 )
         pgconn.nonblocking = 1
         await self._greet(until)
@@ -195,7 +195,7 @@ class PostgresConnection:
         """
         if (encoding := self._pgconn.parameter_status(b"server_encoding")) not in (b"UTF8", None):
             raise errors.unfit(
-                f"{self._place}: the database has the encoding {encoding.decode()}; interlock needs UTF8"
+                f"{self._label}: the database has the encoding {encoding.decode()}; interlock needs UTF8"
             )
         asked = time.monotonic()
         ((pid, isolation, nulls),) = await self.query(
@@ -271,14 +271,14 @@ class PostgresConnection:
             while pgconn.flush():
                 left = until - time.monotonic()
                 if left <= 0 or not await waits.writable(pgconn.socket, left):
-                    raise errors.late(self._place, until - began)
+                    raise errors.late(self._label, until - began)
             values: Values = []
             failure: InterlockError | None = None
             while True:
                 while pgconn.is_busy():
                     left = until - time.monotonic()
                     if left <= 0 or not await waits.readable(pgconn.socket, left):
-                        raise errors.late(self._place, until - began)
+                        raise errors.late(self._label, until - began)
                     pgconn.consume_input()
                 result = pgconn.get_result()
                 if result is None:
@@ -291,11 +291,11 @@ class PostgresConnection:
                 elif result.status > TUPLES_OK and failure is None:
                     failure = self._failure(result)
         except self._address.driver_error as error:
-            raise errors.lost(self._place, str(error)) from None
+            raise errors.lost(self._label, str(error)) from None
         if failure is not None:
             raise failure
         if pgconn.status == BAD:
-            raise errors.lost(self._place, self._message())
+            raise errors.lost(self._label, self._message())
         return values
 
     def _failure(self, result: Any) -> InterlockError:
@@ -305,12 +305,12 @@ class PostgresConnection:
             return _OtherLevel(message)
         if not state:
             return errors.lost(
-                self._place, message or result.error_message.decode("utf-8", "replace") or "no answer"
+                self._label, message or result.error_message.decode("utf-8", "replace") or "no answer"
             )
-        return errors.state_error(self._place, state, message)
+        return errors.state_error(self._label, state, message)
 
     async def install(self, timeout: float) -> None:
-        await installing.install(self, self._address.schema, self._place, time.monotonic() + timeout)
+        await installing.install(self, self._address.schema, self._label, time.monotonic() + timeout)
 
     # ---- the end -------------------------------------------------------------------------
 

@@ -68,8 +68,8 @@ class PostgresDialect:
         )
 
     @property
-    def place(self) -> str:
-        return self.address.place
+    def label(self) -> str:
+        return self.address.label
 
     @property
     def claim_table(self) -> str:
@@ -96,7 +96,7 @@ class PostgresDialect:
         return ConnectionPool(
             lambda: PostgresConnection(self.address, self._statements, waits),
             runtime,
-            place=self.place,
+            label=self.label,
             most=most,
             connect_timeout=self.connect_timeout,
             loop=loop,
@@ -115,12 +115,12 @@ class PostgresDialect:
                     raise
                 return PostgresSubscription(connection, self.connect_timeout)
         except NoNotifications:
-            if self.place not in _said:
-                _said.add(self.place)
+            if self.label not in _said:
+                _said.add(self.label)
                 logging.getLogger("interlock").warning(
                     "%s: notifications do not arrive through this connection (a pooler in transaction "
                     "mode?); waiters look at the table every 20 to 250 ms instead",
-                    self.place,
+                    self.label,
                 )
             return None
 

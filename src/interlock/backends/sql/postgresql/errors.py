@@ -34,71 +34,71 @@ WAITS = ("session is read-only", "server is in hot standby mode", "the database 
 CREDENTIALS = ("28000", "28P01", "3D000")  # role, password, database
 
 
-def state_error(place: str, state: str, message: str) -> InterlockError:
+def state_error(label: str, state: str, message: str) -> InterlockError:
     """The error for an answer of the server that is an error.
 
     The transaction was rolled back: nothing was done.
     """
     if state in MISSING:
-        return NotInstalled(f"{place}: {message}")
+        return NotInstalled(f"{label}: {message}")
     if state == PINNED:
         return Again(
-            f"{place}: the claim's row is locked by an open transaction, such as that of a guard; end it "
+            f"{label}: the claim's row is locked by an open transaction, such as that of a guard; end it "
             "first"
         )
     if state in REPEAT:
-        return Again(f"{place}: {message}")
+        return Again(f"{label}: {message}")
     if state in DEMOTED:
-        return Demoted(f"{place}: {message}")
+        return Demoted(f"{label}: {message}")
     if state in ENDED:
-        return lost(place, message)
+        return lost(label, message)
     if state in RIGHTS:
         return unfit(
-            f"{place}: {message}; an owner of the tables can grant what is missing: `interlock sql URL "
+            f"{label}: {message}; an owner of the tables can grant what is missing: `interlock sql URL "
             "--role NAME` prints the statements",
             errno.EACCES,
         )
     if state == "42703":  # no such column
         return unfit(
-            f"{place}: a table there has the name of one of ours, and other columns ({message}): it belongs "
+            f"{label}: a table there has the name of one of ours, and other columns ({message}): it belongs "
             "to another program; choose a schema for interlock alone with ?schema="
         )
     if state == "55P03":
         return Unreached(
-            f"{place}: another session kept the lock of this resource for 10 seconds; look for one that is "
+            f"{label}: another session kept the lock of this resource for 10 seconds; look for one that is "
             "stopped in a transaction (pg_locks, locktype advisory)"
         )
     if state in ("53100", "54000"):
-        return unfit(f"{place}: {message}; free some space and try again", errno.ENOSPC)
+        return unfit(f"{label}: {message}; free some space and try again", errno.ENOSPC)
     if state in ("22021", "22P05"):
-        return InvalidSetting(f"{place}: {message}")
+        return InvalidSetting(f"{label}: {message}")
     if state in BUSY:
-        return Unreached(f"{place}: {message}")
-    return StoreUnavailable(f"{place}: {message} (SQLSTATE {state or 'unknown'})")
+        return Unreached(f"{label}: {message}")
+    return StoreUnavailable(f"{label}: {message} (SQLSTATE {state or 'unknown'})")
 
 
-def connect_error(place: str, message: str) -> InterlockError:
+def connect_error(label: str, message: str) -> InterlockError:
     """The error for a connection that could not be made, from libpq's words: it has no code for this."""
     said = one_sentence(message)
     low = said.lower()
     if any(words in low for words in ("authentication failed", "no password supplied", "no pg_hba.conf")):
-        return unfit(f"{place}: {said}; check user, password and pg_hba.conf", errno.EACCES)
+        return unfit(f"{label}: {said}; check user, password and pg_hba.conf", errno.EACCES)
     if ('role "' in low or 'database "' in low) and "does not exist" in low:
-        return unfit(f"{place}: {said}", errno.ENOENT)
+        return unfit(f"{label}: {said}", errno.ENOENT)
     if "certificate" in low or "does not support ssl" in low:
-        return unfit(f"{place}: {said}; check sslmode and the certificates", errno.EACCES)
+        return unfit(f"{label}: {said}; check sslmode and the certificates", errno.EACCES)
     if any(words in low for words in WAITS):
-        return Demoted(f"{place}: {said}")
-    return Unreached(f"{place}: {said}")
+        return Demoted(f"{label}: {said}")
+    return Unreached(f"{label}: {said}")
 
 
-def none_reached(place: str, failures: Sequence[StoreUnavailable]) -> StoreUnavailable:
+def none_reached(label: str, failures: Sequence[StoreUnavailable]) -> StoreUnavailable:
     """The error if none of several servers, or of the addresses of one, could be reached."""
     if len(failures) == 1:
         return failures[0]
-    said = "; ".join(dict.fromkeys(str(each).removeprefix(f"{place}: ") for each in failures))
+    said = "; ".join(dict.fromkeys(str(each).removeprefix(f"{label}: ") for each in failures))
     promising = any(isinstance(each, Demoted) for each in failures)
-    return (Demoted if promising else Unreached)(f"{place}: {said}")
+    return (Demoted if promising else Unreached)(f"{label}: {said}")
 
 
 def unfit(sentence: str, number: int = errno.EINVAL) -> StoreUnfit:
@@ -107,9 +107,9 @@ def unfit(sentence: str, number: int = errno.EINVAL) -> StoreUnfit:
     return error
 
 
-def lost(place: str, message: str) -> Broken:
-    return Broken(f"{place}: the connection was lost: {one_sentence(message)}")
+def lost(label: str, message: str) -> Broken:
+    return Broken(f"{label}: the connection was lost: {one_sentence(message)}")
 
 
-def late(place: str, timeout: float) -> StoreUnavailable:
-    return StoreUnavailable(f"{place}: no answer within {duration(timeout)}")
+def late(label: str, timeout: float) -> StoreUnavailable:
+    return StoreUnavailable(f"{label}: no answer within {duration(timeout)}")

@@ -15,12 +15,12 @@ class Connection(Protocol):
     async def query(self, sql: bytes, until: float) -> list[list[Any]]: ...
 
 
-async def install(connection: Connection, schema: Schema, place: str, until: float) -> None:
+async def install(connection: Connection, schema: Schema, label: str, until: float) -> None:
     """Create what is missing. Safe when many do it at once; nothing is changed if everything is there."""
     version = await _version(connection, schema, until)
     if version is not None and version > VERSION:
         raise unfit(
-            f"{place}: schema {schema.schema} was made by a later interlock (version {version}, this one "
+            f"{label}: schema {schema.schema} was made by a later interlock (version {version}, this one "
             f"knows {VERSION}); upgrade interlock, or choose another schema with ?schema="
         )
     if version == VERSION and await _complete(connection, schema, until):

@@ -133,10 +133,10 @@ def source(
         adopted = _Lent(address, statements, waits, lent, connection)
         if adopted.stale() or adopted.pgconn.transaction_status != IDLE:
             adopted.leave()
-            raise Unreached(f"{address.place}: the pool lent a connection that is closed or in use")
+            raise Unreached(f"{address.label}: the pool lent a connection that is closed or in use")
         if connection not in known:  # or an old connection would bring back an old password
             known.add(connection)
             address.learn_from(adopted.pgconn)
         return adopted
 
-    return UserSource(pool, adopt, runtime, lambda: address.place, address.connect_timeout)
+    return UserSource(pool, adopt, runtime, lambda: address.label, address.connect_timeout)

@@ -84,7 +84,7 @@ class Doorbell:
 
     def ring(self, address: str, topics: list[str]) -> None:
         """Name the topics to the bell at `address`; a bell that is gone or full is ignored."""
-        where, key = _place(address)
+        where, key = _parsed(address)
         if not where or (where[0] == "/" and not _is_bell(where)):
             return
         try:
@@ -165,8 +165,8 @@ class Doorbell:
 
 
 @lru_cache(maxsize=1024)
-def _place(address: object) -> tuple[str, bytes]:
-    """Where to send what begins with which key; an empty place if the address is not one of ours."""
+def _parsed(address: object) -> tuple[str, bytes]:
+    """The socket of an address, and the key of its datagrams; an empty path if the address is not ours."""
     abstract = sys.platform == "linux"
     found = (ABSTRACT if abstract else IN_FOLDER).fullmatch(address) if isinstance(address, str) else None
     if found is None:

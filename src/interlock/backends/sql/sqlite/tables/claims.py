@@ -198,9 +198,9 @@ def evict(
     rows = list(live_rows(tx.execute(CLAIMS["standings"], (resource,)), tx.now))
     inside = admitted([row.permits for row in rows], rows[0].capacity) if rows else 0
     removed: list[tuple[Row, bool]] = []
-    for place, row in enumerate(rows):
-        if place < inside if id is None else row.id == id:
-            removed.append((row, place < inside))
+    for index, row in enumerate(rows):
+        if index < inside if id is None else row.id == id:
+            removed.append((row, index < inside))
             mark = {"resource": resource, "token": row.token, "reason": reason, "now": tx.now}
             tx.execute(CLAIMS["mark"], {**mark, "seconds": max(remembered, row.ttl)})
             tx.ring(row.bell, "c" + row.id)
