@@ -7,12 +7,11 @@ Members speak to each other over proxies, one before the peer port of each. A re
 from __future__ import annotations
 
 import re
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from interlock.testing.servers.etcd import EtcdCluster, Member
+from interlock.testing.servers.proxy import Connection, Piece, Proxy
 
 SENDER = re.compile(rb"X-Server-From: ([0-9a-f]+)", re.IGNORECASE)
 
@@ -21,61 +20,26 @@ class PeerWay:
     """The way to the peer port of one member."""
 
     def __init__(self, target: int, refused: set[int]) -> None:
-        self._target = target
         self._refused = refused  # senders, by their ids, that are cut off
         self.closed = False  # to everybody
-        self._open: list[tuple[int, socket.socket, socket.socket]] = []
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._proxy = Proxy(target, intercept=self._see)
+        self.port, self.close = self._proxy.port, self._proxy.close
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                came, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(came,), daemon=True).start()
+    def _see(self, piece: Piece) -> bytes:
+        if piece.is_request and piece.connection.label is None:
+            found = SENDER.search(piece.data)
+            piece.connection.label = int(found[1], 16) if found else 0
+            self._check(piece.connection)
+        return piece.data
 
-    def _serve(self, came: socket.socket) -> None:
-        with suppress(OSError), came:
-            first = came.recv(65536)
-            found = SENDER.search(first)
-            sender = int(found[1], 16) if found else 0
-            if self.closed or sender in self._refused:
-                return
-            with socket.create_connection(("127.0.0.1", self._target)) as gone:
-                self._open.append((sender, came, gone))
-                gone.sendall(first)
-                back = threading.Thread(target=_pump, args=(gone, came), daemon=True)
-                back.start()
-                _pump(came, gone)
-                back.join()
+    def _check(self, connection: Connection) -> None:
+        if self.closed or connection.label in self._refused:
+            connection.reset()
 
     def apply(self) -> None:
         """Cut what is open and may not be any more."""
-        for entry in list(self._open):
-            if self.closed or entry[0] in self._refused:
-                self._open.remove(entry)
-                for sock in entry[1:]:
-                    with suppress(OSError):
-                        sock.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self.closed = True
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.apply()
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    for sock in (source, target):
-        with suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+        for connection in self._proxy.connections:
+            self._check(connection)
 
 
 class PartedCluster(EtcdCluster):

@@ -7,16 +7,17 @@ held holds all behind it. A POST from A to B waits while the way from A to B is 
 
 from __future__ import annotations
 
+import asyncio
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import IO, Literal
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Literal
 
 from interlock.backends.etcd.wire.protobuf import decode, integer, text
 from interlock.testing.servers.etcd import EtcdCluster
+from interlock.testing.servers.proxy import Connection, Piece, Proxy
 
 SENDER = re.compile(rb"X-Server-From: ([0-9a-f]+)", re.IGNORECASE)
 TYPES = (
@@ -71,16 +72,15 @@ class PeerWays:
         self._rules: dict[Pair, Rule] = {}
         self._blocked: set[Pair] = set()
         self._changed = threading.Condition()
+        self._asked_again = asyncio.Event()  # for the proxies' thread
         self.seen: list[Seen] = []
         self.watching = False
-        self._ended = False
-        self._sockets: list[socket.socket] = []
-        self._targets = {member.name: member.peer_port for member in cluster.members}
+        self._proxies = {
+            member.name: Proxy(member.peer_port, intercept=partial(self._see, member.name))
+            for member in cluster.members
+        }
         for member in cluster.members:
-            listening = socket.create_server(("127.0.0.1", 0))
-            self._sockets.append(listening)
-            member.peer_address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            threading.Thread(target=self._accept, args=(listening, member.name), daemon=True).start()
+            member.peer_address = f"http://127.0.0.1:{self._proxies[member.name].port}"
 
     def know(self, cluster: EtcdCluster) -> None:
         """The members have ids now, which their requests name."""
@@ -94,7 +94,7 @@ class PeerWays:
     def rule(self, sender: str, receiver: str, rule: Rule) -> None:
         with self._changed:
             self._rules[sender, receiver] = rule
-            self._changed.notify_all()
+        self.ask_again()
 
     def block(self, *pairs: Pair) -> None:
         with self._changed:
@@ -102,14 +102,18 @@ class PeerWays:
 
     def ask_again(self) -> None:
         """The rules may say something else now about what is held."""
-        with self._changed:
-            self._changed.notify_all()
+
+        def wake() -> None:
+            self._asked_again.set()
+            self._asked_again = asyncio.Event()
+
+        next(iter(self._proxies.values())).call(wake)
 
     def free(self) -> None:
         with self._changed:
             self._blocked.clear()
             self._rules.clear()
-            self._changed.notify_all()
+        self.ask_again()
 
     def until(self, fact: Callable[[], object], patience: float) -> bool:
         """Whether a fact about `seen` holds within so many seconds."""
@@ -122,107 +126,44 @@ class PeerWays:
             return True
 
     def close(self) -> None:
-        self._ended = True
-        for sock in self._sockets:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            with suppress(OSError):
-                sock.close()
+        for proxy in self._proxies.values():
+            proxy.close()
 
-    # ---- the ways -----------------------------------------------------------------------
+    # ---- in the proxies' thread ---------------------------------------------------------
 
-    def _accept(self, listening: socket.socket, name: str) -> None:
-        while True:
-            try:
-                came, _ = listening.accept()
-            except OSError:
-                return
-            self._sockets.append(came)
-            threading.Thread(target=self._serve, args=(came, name), daemon=True).start()
-
-    def _serve(self, came: socket.socket, target: str) -> None:
-        with suppress(OSError), came:
-            came.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            first = came.recv(65536)
-            found = SENDER.search(first)
-            dialer = int(found[1], 16) if found else 0
-            path = first.split(b" ", 2)[1] if b" " in first else b""
-            stream = b"/raft/stream/" in path
-            if not stream:
-                self._wait_until_free(self._names.get(dialer, ""), target)
-            with socket.create_connection(("127.0.0.1", self._targets[target])) as gone:
-                gone.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._sockets.append(gone)
-                gone.sendall(first)
-                if stream:
-                    back = threading.Thread(
-                        target=self._stream,
-                        args=(gone, came, target, dialer, b"/message/" in path),
-                        daemon=True,
-                    )
-                else:
-                    back = threading.Thread(target=self._pump, args=(gone, came), daemon=True)
-                back.start()
-                self._pump(came, gone, None if stream else (dialer, target))
-                back.join()
-
-    def _wait_until_free(self, *pair: str) -> None:
-        with self._changed:
-            while pair in self._blocked and not self._ended:
-                self._changed.wait(1)
-
-    def _pump(self, source: socket.socket, target: socket.socket, way: tuple[int, str] | None = None) -> None:
-        with suppress(OSError):
-            while data := source.recv(65536):
-                if way is not None:
-                    self._wait_until_free(self._names.get(way[0], ""), way[1])
-                target.sendall(data)
-        _hang_up(source, target)
-
-    def _stream(
-        self, source: socket.socket, target: socket.socket, sender: str, dialer: int, messages: bool
-    ) -> None:
-        """The answer to a GET: its head as it is, then its chunks; a stream of messages is read message by message."""
-        try:
-            with source.makefile("rb") as file:
-                self._relay(file, target, sender, dialer, messages)
-        except (OSError, ValueError):
-            pass  # one of them has hung up
-        finally:
-            _hang_up(source, target)
-
-    def _relay(
-        self, file: IO[bytes], target: socket.socket, sender: str, dialer: int, messages: bool
-    ) -> None:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            if not (line := file.readline()):
-                return
-            head += line
-        target.sendall(head)
-        body = b""
-        while line := file.readline():
-            size = int(line.strip() or b"0", 16)
-            data = file.read(size)
-            file.readline()
-            if size == 0:
-                target.sendall(b"0\r\n\r\n")
-                return
-            if not messages:
-                self._wait_until_free(sender, self._names.get(dialer, ""))
-                _send_chunk(target, data)
+    async def _see(self, target: str, piece: Piece) -> bytes | None:
+        """Whatever goes over a connection that somebody made to the member `target`."""
+        stream = piece.connection.label or self._begin(piece.connection, piece.data)
+        if piece.is_request:
+            if not stream.answers:
+                await self._until_free(self._names.get(stream.dialer, ""), target)
+            return piece.data
+        if not stream.answers:
+            return piece.data
+        for data, message in stream.answers.read(piece.data):
+            if message is None:
+                await self._until_free(target, self._names.get(stream.dialer, ""))
+            elif not await self._passes(target, stream.dialer, message):
                 continue
-            body += data
-            while len(body) >= 8 and len(body) >= (end := 8 + int.from_bytes(body[:8], "big")):
-                frame, body = body[:end], body[end:]
-                if self._passes(sender, dialer, PeerMessage(frame[8:])):
-                    _send_chunk(target, frame)
+            piece.pass_on(data)
+        return None
 
-    def _passes(self, sender: str, dialer: int, message: PeerMessage) -> bool:
+    def _begin(self, connection: Connection, first: bytes) -> _Conversation:
+        found = SENDER.search(first)
+        path = first.split(b" ", 2)[1] if b" " in first else b""
+        answers = _Answer(b"/message/" in path) if b"/raft/stream/" in path else None
+        connection.label = made = _Conversation(int(found[1], 16) if found else 0, answers)
+        return made
+
+    async def _until_free(self, *pair: str) -> None:
+        while pair in self._blocked:
+            await self._asked_again.wait()
+
+    async def _passes(self, sender: str, dialer: int, message: PeerMessage) -> bool:
         """Whether it is sent on; returns when that is decided."""
         told = False
-        with self._changed:
-            while not self._ended:
+        while True:
+            with self._changed:
                 pair = (sender, self._names.get(dialer, ""))
                 rule = self._rules.get(pair)
                 fate: Fate = rule(message) if rule else "hold" if pair in self._blocked else "pass"
@@ -230,17 +171,54 @@ class PeerWays:
                     told = True
                     self.seen.append(Seen(time.monotonic(), *pair, message))
                     self._changed.notify_all()
-                if fate != "hold":
-                    return fate == "pass"
-                self._changed.wait(1)
-        return False
+            if fate != "hold":
+                return fate == "pass"
+            await self._asked_again.wait()
 
 
-def _send_chunk(target: socket.socket, data: bytes) -> None:
-    target.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+class _Conversation:
+    """One connection: the id of the member that made it, and the answer to it, if that is a stream."""
+
+    def __init__(self, dialer: int, answers: _Answer | None) -> None:
+        self.dialer, self.answers = dialer, answers
 
 
-def _hang_up(*sockets: socket.socket) -> None:
-    for sock in sockets:
-        with suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+class _Answer:
+    """The answer to a GET, as it comes: its head as it is, then its chunks; a stream of messages is read message by message."""
+
+    def __init__(self, messages: bool) -> None:
+        self._messages = messages
+        self._data = b""
+        self._parts = self._read()
+        next(self._parts)
+
+    def read(self, data: bytes) -> Iterator[tuple[bytes, PeerMessage | None]]:
+        """The parts that are complete now, and what each says."""
+        self._data += data
+        while (part := self._parts.send(None)) is not None:
+            yield part
+
+    def _take(self, size: int) -> bytes:
+        taken, self._data = self._data[:size], self._data[size:]
+        return taken
+
+    def _read(self) -> Generator[tuple[bytes, PeerMessage | None] | None, None, None]:
+        yield None
+        while (end := self._data.find(b"\r\n\r\n")) < 0:
+            yield None
+        yield self._take(end + 4), None
+        body = b""
+        while True:
+            while (end := self._data.find(b"\r\n")) < 0:
+                yield None
+            size = int(self._data[:end] or b"0", 16)
+            while len(self._data) < end + 2 + size + 2:
+                yield None
+            chunk = self._take(end + 2 + size + 2)
+            if size == 0 or not self._messages:
+                yield chunk, None
+                continue
+            body += chunk[end + 2 : -2]
+            while len(body) >= 8 and len(body) >= (end := 8 + int.from_bytes(body[:8], "big")):
+                frame, body = body[:end], body[end:]
+                yield b"%x\r\n%s\r\n" % (len(frame), frame), PeerMessage(frame[8:])

@@ -19,8 +19,7 @@ from interlock.backends.kit.connect_pace import SPARE
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.etcd import EtcdCluster, Member, running
-from tests.etcd.balancer import Balancer
-from tests.storm.way import Mode, Way
+from interlock.testing.servers.proxy import Mode, Proxy, proxies, through
 
 TIMEOUT = 0.3
 CONNECT = 0.5  # seconds that connecting may take, once in each call
@@ -30,18 +29,13 @@ pytestmark = pytest.mark.chaos
 
 
 @contextmanager
-def linked(cluster: EtcdCluster, connect: float = CONNECT) -> Iterator[tuple[list[Way], str]]:
+def linked(cluster: EtcdCluster, connect: float = CONNECT) -> Iterator[tuple[list[Proxy], str]]:
     """A way to each member, and the URL of all of them."""
-    ways = [Way(member.port) for member in cluster.members]
-    hosts = ",".join(f"127.0.0.1:{way.port}" for way in ways)
-    try:
-        yield ways, f"etcd://{hosts}?prefix=deadlines/&connect_timeout={connect}"
-    finally:
-        for way in ways:
-            way.close()
+    with proxies([member.port for member in cluster.members]) as ways:
+        yield ways, through(ways, f"etcd://{cluster.hosts}?prefix=deadlines/&connect_timeout={connect}")
 
 
-def spoil(ways: list[Way], mode: Mode) -> None:
+def spoil(ways: list[Proxy], mode: Mode) -> None:
     for way in ways:
         way.set(mode)
 
@@ -208,20 +202,19 @@ def test_a_call_that_is_under_way_behind_a_balancer_leaves_its_frozen_member(
 ) -> None:
     """It used up all of its time at the member that had it, and only the next call was served."""
     frozen, *others = fragile.followers()
-    way = Balancer(fragile.leader().port)
-    try:
-        with interlock.connect(f"etcd://127.0.0.1:{way.port}?prefix=balanced/", ttl=300) as client:
-            way.aim(frozen.port)
-            with client.lock("warm"):
-                pass
-            # The keeper's connection stays where it is: nothing is renewed here.
-            way.aim(*([] if first else [frozen.port]), others[0].port)
-            with frozen.frozen():
-                lease = client.lock("x").acquire(timeout=4.5)
-            assert lease
-            lease.release()
-    finally:
-        way.close()
+    with (
+        Proxy(fragile.leader().port) as way,
+        interlock.connect(f"etcd://127.0.0.1:{way.port}?prefix=balanced/", ttl=300) as client,
+    ):
+        way.aim(frozen.port)
+        with client.lock("warm"):
+            pass
+        # The keeper's connection stays where it is: nothing is renewed here.
+        way.aim(*([] if first else [frozen.port]), others[0].port)
+        with frozen.frozen():
+            lease = client.lock("x").acquire(timeout=4.5)
+        assert lease
+        lease.release()
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["next-lives", "next-is-frozen-too"])
@@ -238,11 +231,8 @@ def test_a_task_leaves_a_frozen_member_behind_a_balancer(fragile: EtcdCluster, f
             await lease.release()
 
     frozen, *others = fragile.followers()
-    way = Balancer(fragile.leader().port)
-    try:
+    with Proxy(fragile.leader().port) as way:
         asyncio.run(main(f"etcd://127.0.0.1:{way.port}?prefix=balanced/"))
-    finally:
-        way.close()
 
 
 def used(cluster: EtcdCluster, store: EtcdStore) -> Member:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ def test_the_first_lock_over_a_long_way_with_tls(secured: EtcdCluster, files: Pa
     """Not to wait for the lock is not the same as not to wait for the network: 0.3 s for each round trip."""
     member = secured.members[0]
     url = secured.url(cacert=files / "ca.pem", cert=files / "client.pem", key=files / "client.key")
-    with closing(Proxy(member.port, 0.3)) as far:
+    with Proxy(member.port, round_trip=0.3) as far:
         url = url.replace(str(member.port), str(far.port))
         with interlock.connect(url) as client:
             assert client.lock(f"far-{blocking}").acquire(blocking)

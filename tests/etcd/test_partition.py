@@ -12,7 +12,7 @@ import interlock
 from interlock.backends.etcd.address import Endpoint
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.testing.lag import stretched
-from tests.etcd.balancer import Balancer
+from interlock.testing.servers.proxy import Proxy
 from tests.etcd.partition import PartedCluster, parted
 from tests.patience import PATIENCE, until
 
@@ -133,25 +133,24 @@ def test_behind_a_balancer_a_cut_off_member_is_left(parts: PartedCluster, leads:
     """A single address was never given up: its connection stayed at the member that is cut off, and no acquire got through."""
     leader = parts.leader()
     alone = leader if leads else next(member for member in parts.members if member is not leader)
-    balancer = Balancer(alone.port)
-    try:
-        with interlock.connect(f"etcd://127.0.0.1:{balancer.port}?prefix=parted/", ttl=20) as client:
-            with client.lock("before"):
-                pass
-            balancer.aim(alone.port, *(m.port for m in parts.members if m is not alone))
-            with parts.alone(alone):
-                held = 0
-                for _ in range(7):
-                    try:
-                        lease = client.lock("behind").acquire(timeout=5.0)
-                        assert lease
-                        lease.release()
-                        held += 1
-                    except StoreUnavailable:
-                        pass
-                assert held >= 5, f"{held} of 7"
-    finally:
-        balancer.close()
+    with (
+        Proxy(alone.port) as balancer,
+        interlock.connect(f"etcd://127.0.0.1:{balancer.port}?prefix=parted/", ttl=20) as client,
+    ):
+        with client.lock("before"):
+            pass
+        balancer.aim(alone.port, *(m.port for m in parts.members if m is not alone))
+        with parts.alone(alone):
+            held = 0
+            for _ in range(7):
+                try:
+                    lease = client.lock("behind").acquire(timeout=5.0)
+                    assert lease
+                    lease.release()
+                    held += 1
+                except StoreUnavailable:
+                    pass
+            assert held >= 5, f"{held} of 7"
     parts.await_leader()
 
 

@@ -22,7 +22,7 @@ from valkey.exceptions import ValkeyClusterException
 import interlock
 from interlock import StaleToken, StoreUnavailable, StoreUnfit, guards
 from interlock.testing.servers.cluster import alone
-from interlock.testing.servers.proxy import Proxy, proxied
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis import Server, running
 from interlock.testing.servers.sentinel import watched
 from tests.sql import forked
@@ -165,7 +165,7 @@ def a_lost_reply(guard: guards.redis.Guard, proxy: Proxy, key: str = "n") -> Non
     for done, write in zip((1, 3), writes, strict=True):
         # The server knows the script from here on, and the connection is made: the next reply is the write's.
         assert write() == done
-        proxy.cuts = 1
+        proxy.replies.cut()
         with pytest.raises(StoreUnavailable, match="may have been applied"):
             write()
     assert guard.execute("r", "GET", key, token=5) in (b"4", "4")
@@ -175,14 +175,14 @@ def a_lost_reply(guard: guards.redis.Guard, proxy: Proxy, key: str = "n") -> Non
 @pytest.mark.parametrize("alone", [False, True], ids=["pool", "one connection"])
 def test_a_write_whose_reply_is_lost_is_not_sent_again(server: Server, library: Any, alone: bool) -> None:
     kind = library.Redis if library is redis else library.Valkey
-    with proxied(server.port) as proxy:
+    with Proxy(server.port) as proxy:
         with repeating(library, kind, proxy.port, single_connection_client=alone) as client:
             client.flushall()
             a_lost_reply(guards.redis.Guard(client), proxy)
 
 
 def test_a_write_whose_reply_is_lost_is_not_sent_again_by_a_client_of_sentinels() -> None:
-    with watched() as sentinels, proxied(sentinels.master().port) as proxy:
+    with watched() as sentinels, Proxy(sentinels.master().port) as proxy:
         service: Any = redis.Sentinel(sentinels.addresses())
         # The address of the master, as the sentinels would tell it if the proxy stood before it.
         service.discover_master = lambda _: ("127.0.0.1", proxy.port)
@@ -200,7 +200,7 @@ def test_a_write_whose_reply_is_lost_is_not_sent_again_by_a_client_of_sentinels(
     ids=["redis", "valkey"],
 )
 def test_a_write_whose_reply_is_lost_is_not_sent_again_to_a_cluster(cluster: Any, async_cluster: Any) -> None:
-    with alone() as node, proxied(node.port) as proxy:
+    with alone() as node, Proxy(node.port) as proxy:
         remap: Any = {"address_remap": lambda _: ("127.0.0.1", proxy.port)}  # pyright: ignore[reportUnknownLambdaType]
         with cluster(host="127.0.0.1", port=proxy.port, **remap) as client:
             a_lost_reply(guards.redis.Guard(client), proxy, "n{r}")
@@ -209,7 +209,7 @@ def test_a_write_whose_reply_is_lost_is_not_sent_again_to_a_cluster(cluster: Any
             async with async_cluster(host="127.0.0.1", port=proxy.port, **remap) as client:
                 guard = guards.redis.AsyncGuard(client)
                 assert await guard.execute("s", "INCRBY", "n{s}", 1, token=5) == 1
-                proxy.cuts = 1
+                proxy.replies.cut()
                 with pytest.raises(StoreUnavailable, match="may have been applied"):
                     await guard.execute("s", "INCRBY", "n{s}", 1, token=5)
                 # A client that has lost a node closes its connections only if it has looked for it again; that
@@ -228,12 +228,12 @@ def test_a_write_of_asyncio_whose_reply_is_lost_is_not_sent_again(server: Server
 
     async def main() -> None:
         name = uuid4().hex
-        with proxied(server.port) as proxy:
+        with Proxy(server.port) as proxy:
             retry = library.asyncio.retry.Retry(library.backoff.NoBackoff(), 3)
             async with kind(port=proxy.port, retry=retry) as client:
                 guard = guards.redis.AsyncGuard(client)
                 assert await guard.execute(name, "INCRBY", name, 1, token=5) == 1
-                proxy.cuts = 1
+                proxy.replies.cut()
                 with pytest.raises(StoreUnavailable, match="may have been applied"):
                     await guard.execute(name, "INCRBY", name, 1, token=5)
                 assert await guard.execute(name, "GET", name, token=5) == b"2"
@@ -333,7 +333,7 @@ def test_a_connection_of_a_cluster_that_the_server_closed_while_idle_is_replaced
 
 
 def test_a_server_that_is_not_there_has_had_no_effect(server: Server) -> None:
-    with proxied(server.port) as proxy:
+    with Proxy(server.port) as proxy:
         port = proxy.port
     with redis.Redis(port=port) as client:
         with pytest.raises(interlock.StoreUnavailable) as failure:

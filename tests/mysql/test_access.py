@@ -56,7 +56,7 @@ def test_the_first_lock_over_a_long_way_with_tls_and_a_password(
 ) -> None:
     """Not to wait for the lock is not the same as not to wait for the network."""
     server, shown = secure
-    with closing(Proxy(server.port, TRIP)) as far:
+    with Proxy(server.port, round_trip=TRIP) as far:
         url = f"mysql://far:right@localhost:{far.port}/app?tls=verify&ssl_ca={shown}"
         assert first(url, blocking)
 

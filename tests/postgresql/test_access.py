@@ -9,7 +9,6 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ def test_the_first_lock_over_a_long_way_with_tls_and_a_password(
 ) -> None:
     """Not to wait for the lock is not the same as not to wait for the network."""
     server, shown = secure
-    with closing(Proxy(server.port, TRIP)) as far:
+    with Proxy(server.port, round_trip=TRIP) as far:
         url = f"postgresql://far:right@localhost:{far.port}/postgres?sslmode=verify-full&sslrootcert={shown}"
         assert first(f"{url}&connect_timeout=20&schema=far_{first.__name__}_{blocking}".lower(), blocking)
 

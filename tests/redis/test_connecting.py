@@ -23,7 +23,7 @@ from interlock.backends.redis.transport.keeper_connection import KeeperConnectio
 from interlock.errors import StoreUnavailable
 from interlock.testing.servers import cluster as clusters
 from interlock.testing.servers import sentinel as sentinels
-from interlock.testing.servers.proxy import proxied
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis import Server, running, started
 from interlock.testing.servers.tls import SecureServer, certificate
 from tests.environment import environment
@@ -48,7 +48,7 @@ def secure_url(port: int, shown: Path) -> str:
 def far(secure: tuple[SecureServer, Path]) -> Iterator[str]:
     """The URL of a server with a password and TLS, far away."""
     server, shown = secure
-    with proxied(server.secure, FAR) as proxy:
+    with Proxy(server.secure, round_trip=FAR) as proxy:
         yield secure_url(proxy.port, shown)
 
 
@@ -90,7 +90,10 @@ def test_a_command_that_must_not_wait_for_the_lock_waits_for_the_network(far: st
 def test_on_a_server_farther_away_than_its_patience_a_call_that_may_not_wait_is_answered(
     server: Server,
 ) -> None:
-    with proxied(server.port, 0.3) as proxy, interlock.connect(proxy.url(f"{uuid4().hex}:")) as client:
+    with (
+        Proxy(server.port, round_trip=0.3) as proxy,
+        interlock.connect(proxy.through(server.url(f"{uuid4().hex}:"))) as client,
+    ):
         for _ in range(2):  # cold, then connected
             lease = client.lock("x").acquire(blocking=False)
             assert lease
@@ -101,15 +104,19 @@ def test_on_a_server_farther_away_than_its_patience_a_call_that_may_not_wait_is_
 @contextmanager
 def far_master() -> Iterator[str]:
     """The URL of a master and its sentinel, both so far away that the sentinel needs longer than its share."""
-    with running() as server, proxied(server.port, 0.15) as master:
+    with running() as server, Proxy(server.port, round_trip=0.15) as master:
         watcher: Any = master
-        with sentinels.alone(watcher) as sentinel, proxied(sentinel.port, 0.15) as way:
+        with sentinels.alone(watcher) as sentinel, Proxy(sentinel.port, round_trip=0.15) as way:
             yield f"redis+sentinel://127.0.0.1:{way.port}/{sentinels.SERVICE}/0"
 
 
 @contextmanager
 def far_cluster() -> Iterator[str]:
-    with clusters.alone() as node, proxied(node.port, 0.15) as proxy, redis.Redis(port=node.port) as admin:
+    with (
+        clusters.alone() as node,
+        Proxy(node.port, round_trip=0.15) as proxy,
+        redis.Redis(port=node.port) as admin,
+    ):
         admin.config_set("cluster-announce-ip", "127.0.0.1")
         admin.config_set("cluster-announce-port", proxy.port)
         yield f"redis+cluster://127.0.0.1:{proxy.port}"
@@ -155,11 +162,11 @@ def test_a_server_that_never_answers_is_given_up_after_the_connect_timeout(async
 @pytest.mark.parametrize("tls", [False, True], ids=["tcp", "tls"])
 def test_a_connection_that_was_idle_is_used_again(secure: tuple[SecureServer, Path], tls: bool) -> None:
     server, shown = secure
-    with proxied(server.secure if tls else server.port) as proxy:
+    with Proxy(server.secure if tls else server.port) as proxy:
         url = (
             secure_url(proxy.port, shown)
             if tls
-            else proxy.url("i:").replace("redis://", f"redis://:{PASSWORD}@")
+            else proxy.through(server.url("i:")).replace("redis://", f"redis://:{PASSWORD}@")
         )
         with interlock.connect(url) as client:
             with client.lock("x"):
@@ -177,16 +184,16 @@ def test_a_connection_that_was_cut_while_it_was_idle_is_not_used(
     secure: tuple[SecureServer, Path], tls: bool
 ) -> None:
     server, shown = secure
-    with proxied(server.secure if tls else server.port) as proxy:
+    with Proxy(server.secure if tls else server.port) as proxy:
         url = (
             secure_url(proxy.port, shown)
             if tls
-            else proxy.url("i:").replace("redis://", f"redis://:{PASSWORD}@")
+            else proxy.through(server.url("i:")).replace("redis://", f"redis://:{PASSWORD}@")
         )
         with interlock.connect(url) as client:
             with client.lock("x"):
                 pass
-            proxy.cut_all()
+            proxy.hang_up()
             time.sleep(0.6)
             lease = client.lock("x").acquire(blocking=False)
             assert lease
@@ -374,7 +381,10 @@ def test_a_grant_waits_for_the_connection_of_the_keeper(
 
 def test_a_lease_is_renewed_though_every_connection_of_its_client_is_busy(server: Server) -> None:
     """Sixteen calls wait for answers that do not come; the keeper asks on its own connection."""
-    with proxied(server.port) as proxy, interlock.connect(proxy.url(f"{uuid4().hex}:"), ttl=2) as client:
+    with (
+        Proxy(server.port) as proxy,
+        interlock.connect(proxy.through(server.url(f"{uuid4().hex}:")), ttl=2) as client,
+    ):
         lost: list[object] = []
         lease = client.lock("x", on_lost=lost.append).acquire()
         assert lease

@@ -19,13 +19,13 @@ from interlock.backends.redis import open_url
 from interlock.backends.redis.wire.scripts import RELEASE
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Gone, Granted
-from interlock.testing.servers.proxy import Proxy, proxied
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis import Server, running
 
 
 @pytest.fixture
 def proxy(server: Server) -> Iterator[Proxy]:
-    with proxied(server.port) as proxy:
+    with Proxy(server.port) as proxy:
         yield proxy
 
 
@@ -50,8 +50,8 @@ def arrived(server: Server, proxy: Proxy) -> None:
             return sum(stats.get(f"cmdstat_{word}", {}).get("calls", 0) for word in ("evalsha", "eval"))
 
     before = calls()
-    assert proxy.late
-    proxy.deliver()
+    assert proxy.requests.kept
+    proxy.requests.deliver()
     until(lambda: calls() > before)
 
 
@@ -59,7 +59,10 @@ def arrived(server: Server, proxy: Proxy) -> None:
 def test_a_claim_that_its_own_release_has_overtaken_does_not_enter(
     server: Server, proxy: Proxy, prefix: str, kind: str
 ) -> None:
-    with interlock.connect(proxy.url(prefix)) as client, interlock.connect(server.url(prefix)) as other:
+    with (
+        interlock.connect(proxy.through(server.url(prefix))) as client,
+        interlock.connect(server.url(prefix)) as other,
+    ):
         lock: Any = {
             "lock": lambda: client.lock("x"),
             "semaphore": lambda: client.semaphore("x", 1),
@@ -68,7 +71,7 @@ def test_a_claim_that_its_own_release_has_overtaken_does_not_enter(
         store: Any = client._core.store
         with client.lock("warm-up"):
             pass  # a connection is kept
-        proxy.delays = 1
+        proxy.requests.keep()
         with pytest.raises(StoreUnavailable):
             lock.acquire(timeout=0.2)
         until(
@@ -84,10 +87,10 @@ def test_a_late_copy_of_a_claim_that_was_released_does_not_enter(
     server: Server, proxy: Proxy, prefix: str
 ) -> None:
     """The first request was late, the second was answered: it was held, and released."""
-    store = open_url(urlsplit(proxy.url(prefix)), Threads(), asynchronous=False)
+    store = open_url(urlsplit(proxy.through(server.url(prefix))), Threads(), asynchronous=False)
     claim = Claim("x", uuid4().hex, 30.0)
     drive(store.claim(Claim("warm-up", uuid4().hex, 0.1)))
-    proxy.delays = 1
+    proxy.requests.keep()
     with pytest.raises(StoreUnavailable):
         drive(store.claim(claim, 0.2))
     assert isinstance(drive(store.claim(claim)), Granted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from typing import Any
 
 import pytest
@@ -43,21 +41,20 @@ class Way:
 
 def test_on_one_server(server: Server, url: str) -> None:
     """The claim arrives, its reply is lost, and then nobody listens for a while."""
-    proxy = Proxy(server.port)
-    prefix = url.partition("prefix=")[2]
-    with interlock.connect(url) as other, interlock.connect(proxy.url(prefix)) as client:
+    with (
+        Proxy(server.port) as proxy,
+        interlock.connect(url) as other,
+        interlock.connect(proxy.through(url)) as client,
+    ):
         with client.lock("warm-up"):
             pass  # a connection is kept
-        proxy._listening.shutdown(socket.SHUT_RDWR)
-        proxy._listening.close()
-        proxy.cuts = 1
+        proxy.stop_listening()
+        proxy.replies.cut()
         with pytest.raises(StoreUnavailable):
             client.lock("x").acquire(timeout=1)
         assert other.lock("x").locked(), "this is about a claim that was made"
-        proxy._listening = socket.create_server(("127.0.0.1", proxy.port))
-        threading.Thread(target=proxy._accept, daemon=True).start()
+        proxy.listen()
         eventually(lambda: not other.lock("x").locked(), within=5)  # and not after its ttl
-    proxy.close()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from uuid import uuid4
 
 import pytest
@@ -16,11 +17,18 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.store import CONNECT_TIMEOUT
 from interlock.testing.lag import at_most
+from interlock.testing.servers.proxy import proxies, through
 from interlock.testing.servers.redlock import quorum, say, steady
 from tests.redlock.colours import COLOURS, run, until
-from tests.redlock.distant import far_away
 
 TRIPS = pytest.mark.parametrize("trip", [0.025, 0.08, 0.09, 0.15])
+
+
+@contextmanager
+def far_away(trip: float) -> Iterator[Callable[[str], str]]:
+    """Gives the URL of the nodes with a prefix; they are that many seconds there and back away."""
+    with proxies([server.port for server in steady().all], round_trip=trip) as ways:
+        yield lambda prefix: through(ways, steady().url(prefix))
 
 
 def used() -> str:
@@ -58,21 +66,21 @@ def acquired(colour: str, url: str, blocking: bool = True) -> bool:
 @TRIPS
 @COLOURS
 def test_the_first_lock_is_taken_from_far_away(colour: str, trip: float) -> None:
-    with far_away(steady().all, trip) as far:
-        assert acquired(colour, far.url(used()))
+    with far_away(trip) as url:
+        assert acquired(colour, url(used()))
 
 
 @COLOURS
 def test_the_first_lock_of_new_nodes_is_taken_from_far_away(colour: str) -> None:
-    with far_away(steady().all, 0.09) as far:
-        assert acquired(colour, far.url(f"{uuid4().hex}:"))
+    with far_away(0.09) as url:
+        assert acquired(colour, url(f"{uuid4().hex}:"))
 
 
 @TRIPS
 @COLOURS
 def test_a_first_lock_that_nobody_waits_for_is_taken_from_far_away(colour: str, trip: float) -> None:
-    with far_away(steady().all, trip) as far:
-        assert acquired(colour, far.url(used()), blocking=False)
+    with far_away(trip) as url:
+        assert acquired(colour, url(used()), blocking=False)
 
 
 @COLOURS
@@ -91,8 +99,8 @@ def test_nobody_is_called_away_because_of_the_distance(colour: str) -> None:
             await store.release("x", claim.id, 0.0, 0.01)  # there is no time to hear anybody
         assert not store._quorum.members.away
 
-    with far_away(steady().all, 0.09) as far:
-        run(colour, far.url(used()), main)
+    with far_away(0.09) as url:
+        run(colour, url(used()), main)
 
 
 # ---- nodes that hang ----------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -20,9 +19,10 @@ from interlock.backends.redlock.wire.requests import Vote
 from interlock.errors import AcquireTimeout
 from interlock.model import Busy, Claim, Granted
 from interlock.testing.lag import at_most
-from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.proxy import proxies, through
 from interlock.testing.servers.redis import Server
 from interlock.testing.servers.redlock import Servers, quorum, say, steady
+from tests import patience
 from tests.patience import PATIENCE
 from tests.redlock.colours import COLOURS, answered, holders, opened, run, until
 
@@ -84,50 +84,24 @@ def expected(servers: Servers, *, pairs: int, long_ways: int) -> Iterator[None]:
     assert calls(servers, "zmscore") == [count + long_ways for count in longer]
 
 
-class SplitProxy(Proxy):
-    """Keeps the second half of the next vote until `deliver`."""
-
-    armed = False
-
-    def _pass(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
-        try:
-            while data := source.recv(65536):
-                if not replies and self._kept_for(target):
-                    self.late.append((target, data))
-                elif not replies and self.armed:
-                    self.armed = False
-                    half = len(data) // 2
-                    target.sendall(data[:half])
-                    self.late.append((target, data[half:]))
-                else:
-                    target.sendall(data)
-        except OSError:
-            pass
-
-
 def test_an_eviction_and_another_grant_in_the_middle_of_a_vote_leave_one_holder() -> None:
     """Or both would hold, and the one that was evicted would have the higher token: a guard would refuse the other."""
-    with quorum(3) as servers, ExitStack() as stack:
-        proxies = [SplitProxy(server.port) for server in servers.all]
-        for proxy in proxies:
-            stack.callback(proxy.close)
-        ports = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
-        slow = opened(f"redlock://{ports}/0?node_timeout=1")
+    with quorum(3) as servers, proxies([server.port for server in servers.all]) as ways:
+        slow = opened(through(ways, servers.url(node_timeout=1)))
         drive(used(slow))
-        for proxy in proxies:
-            proxy.armed = True
+        for way in ways:  # the second half of a vote, which is longer than that
+            way.requests.keep(after_bytes=100)
         wanted, said = claim(), list[Any]()
         asking = threading.Thread(target=lambda: said.append(drive(slow.claim(wanted))))
         asking.start()
-        while not all(proxy.late for proxy in proxies):
-            asking.join(0.001)
+        patience.until(lambda: all(way.requests.kept for way in ways))
         with clock_off(servers.url(), -1.0) as behind:
             drive(behind.evict("x", None, "drill"))
             theirs = claim()
             granted = drive(behind.claim(theirs))
             assert isinstance(granted, Granted)
-            for proxy in proxies:
-                proxy.deliver()
+            for way in ways:
+                way.requests.deliver()
             asking.join(PATIENCE)
             (answer,) = said
             assert isinstance(answer, Busy), f"{answer} beside {granted}"

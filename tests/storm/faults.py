@@ -17,11 +17,11 @@ from typing import Any, Literal
 import redis
 
 from interlock._support import clock
+from interlock.testing.servers.proxy import Mode, Proxy
 from interlock.testing.servers.sentinel import until
 from tests.storm import members, mysql, postgresql, shards, zookeeper
 from tests.storm.crew import Crew
 from tests.storm.field import Redlock, Single, admin, each, frozen
-from tests.storm.way import Mode, Way
 
 Promise = Literal["E", "f", "L", "R"]
 Strike = Callable[[Any, Crew, Random], None]
@@ -157,7 +157,7 @@ def evict(field: Any, crew: Crew, chance: Random) -> None:
 # ---- ways ------------------------------------------------------------------------------
 
 
-def _broken(ways: list[Way], mode: Mode, seconds: float) -> None:
+def _broken(ways: list[Proxy], mode: Mode, seconds: float) -> None:
     for way in ways:
         way.set(mode)
     time.sleep(seconds)

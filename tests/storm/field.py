@@ -18,11 +18,11 @@ import interlock
 from interlock._support import clock
 from interlock.errors import InvalidURL
 from interlock.testing.servers.clock import ClockedServer
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.redis import Server
 from interlock.testing.servers.sentinel import SentinelSet
 from tests.storm.journal import Journal
 from tests.storm.verdict import CONNECT
-from tests.storm.way import Way
 
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 QUORUM = 5
@@ -61,11 +61,11 @@ class Single:
         rights = ("--user", "mute", "on", ">pw", "~*", "+@all", "resetchannels") if mute else ()
         self.server = ClockedServer(*(ALWAYS if self.durable else ()), *rights)
         self.servers = [self.server]
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
 
     def start(self) -> None:
         self.server.start()
-        self.ways = [Way(self.server.port)]
+        self.ways = [Proxy(self.server.port)]
 
     def places(self) -> list[str]:
         ends = (self.server.port, self.ways[0].port)
@@ -89,13 +89,13 @@ class Redlock:
     def __init__(self, *, shipped: bool = True) -> None:
         self._shipped = shipped  # whether interlock's own store is used on them
         self.servers = [ClockedServer(*ALWAYS) for _ in range(QUORUM)]
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
         self.emptied: dict[int, float] = {}  # when a node lost its memory, by its port
 
     def start(self) -> None:
         for server in self.servers:
             server.start()
-        self.ways = [Way(server.port) for server in self.servers]
+        self.ways = [Proxy(server.port) for server in self.servers]
         try:
             if self._shipped:
                 interlock.connect(self.places()[0]).close()

@@ -17,10 +17,10 @@ from interlock.backends.etcd.transport.blocking import BlockingTransport
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire import messages
 from interlock.errors import InterlockError
+from interlock.testing.servers.proxy import Proxy
 from tests.etcd.partition import PartedCluster
 from tests.storm.crew import Crew
 from tests.storm.verdict import CONNECT
-from tests.storm.way import Way
 
 HEALED = 30.0
 
@@ -36,11 +36,11 @@ class Etcd:
     def __init__(self) -> None:
         self.cluster = PartedCluster()
         self.servers = self.cluster.members
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
 
     def start(self) -> None:
         self.cluster.start()
-        self.ways = [Way(member.port) for member in self.servers]
+        self.ways = [Proxy(member.port) for member in self.servers]
 
     def places(self) -> list[str]:
         return [

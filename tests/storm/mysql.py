@@ -17,10 +17,10 @@ import interlock
 from interlock.testing.servers.clock import clocked, set_offset
 from interlock.testing.servers.mysql import Server
 from interlock.testing.servers.process import die_with_parent
+from interlock.testing.servers.proxy import Proxy
 from tests.storm.crew import Crew
 from tests.storm.guard import ENVIRONMENT
 from tests.storm.verdict import CONNECT
-from tests.storm.way import Way
 
 CROWD = 100  # clients at a server of MOST connections
 MOST = 50
@@ -69,7 +69,7 @@ class Mysql:
     def __init__(self) -> None:
         self.server = ClockedServer()
         self.servers = [self.server]
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
         self._over = threading.Event()
         self._supervisor = threading.Thread(target=self._supervise, daemon=True)
 
@@ -85,7 +85,7 @@ class Mysql:
             client.lock("first").acquire(
                 timeout=60
             )  # creates the tables: the storm is about what comes later
-        self.ways = [Way(self.server.port)]
+        self.ways = [Proxy(self.server.port)]
 
     def places(self) -> list[str]:
         ends = (self.server.port, self.ways[0].port)

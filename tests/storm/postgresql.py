@@ -23,11 +23,11 @@ from interlock._support import clock
 from interlock.testing.lag import stretched
 from interlock.testing.servers.clock import set_offset, shim
 from interlock.testing.servers.postgresql import Server, _as_postgres, _folder, give, program
+from interlock.testing.servers.proxy import Mode, Proxy
 from tests.storm.crew import Crew
 from tests.storm.journal import Journal
 from tests.storm.naive import NaiveLease
 from tests.storm.verdict import CONNECT
-from tests.storm.way import Mode, Way
 
 SETTINGS = (
     "max_connections=50",
@@ -96,12 +96,12 @@ class Postgres:
     def __init__(self) -> None:
         self.server = ClockedPostgres(*SETTINGS)
         self.servers = [self.server]
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
 
     def start(self) -> None:
         self.server.start()
         self.server.sql("create role plain login")
-        self.ways = [Way(self.server.port)]
+        self.ways = [Proxy(self.server.port)]
 
     def places(self) -> list[str]:
         ends = (self.server.port, self.ways[0].port)

@@ -18,11 +18,11 @@ from interlock.backends.zookeeper import session_client as seam
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
 from interlock.backends.zookeeper.store import ZooKeeperStore
 from interlock.testing.lag import stretched
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.zookeeper import Ensemble, Node, until
 from tests.patience import PATIENCE
 from tests.storm.journal import Journal
 from tests.storm.verdict import CONNECT
-from tests.storm.way import Way
 from tests.storm.witness import Interlock
 
 SESSION = 2.0  # seconds after which the servers give a silent client up
@@ -37,7 +37,7 @@ class CutEnsemble(Ensemble):
 
     def __init__(self) -> None:
         super().__init__(3, SYNC_LIMIT)
-        self.between: dict[int, list[Way]] = {}  # ways that a server has to the others, by its number
+        self.between: dict[int, list[Proxy]] = {}  # ways that a server has to the others, by its number
 
     def members_for(self, node: Node, members: list[str]) -> list[str]:
         found: list[str] = []
@@ -45,7 +45,7 @@ class CutEnsemble(Ensemble):
         for other in self.nodes:
             port = other.peer_port
             if other is not node:
-                way = Way(port)
+                way = Proxy(port)
                 self.between[node.number].append(way)
                 port = way.port
             found.append(f"server.{other.number}=127.0.0.1:{port}:{other.election_port}")
@@ -67,11 +67,11 @@ class Zookeeper:
         self.settles = 15.0  # an election, on a busy machine, and a session of the dead
         self.session = stretched(SESSION)
         self.ensemble = CutEnsemble()
-        self.ways: list[Way] = []
+        self.ways: list[Proxy] = []
 
     def start(self) -> None:
         self.ensemble.start()
-        self.ways = [Way(node.port) for node in self.ensemble.nodes]
+        self.ways = [Proxy(node.port) for node in self.ensemble.nodes]
 
     def place(self, *ports: int) -> str:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)

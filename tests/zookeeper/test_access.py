@@ -17,7 +17,7 @@ from interlock import aio
 from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit, Unreached
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.process import free_port
-from interlock.testing.servers.proxy import proxied
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.tls import certificate, expired, shown_alone
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from tests.environment import environment
@@ -166,7 +166,7 @@ def test_a_certificate_that_has_expired_is_said_to_have(tmp_path: Path) -> None:
 def test_a_server_that_is_far_away_is_not_called_silent(secured: tuple[Ensemble, int, Path]) -> None:
     """To try without waiting is not to do without the network: 0.3 s for each round trip, with TLS and a password."""
     _, port, made = secured
-    with proxied(port, 0.3) as proxy:
+    with Proxy(port, round_trip=0.3) as proxy:
         url = f"zookeeper://ann:secret@127.0.0.1:{proxy.port}/far?tls=1&ca={made}"
         with interlock.connect(url) as client, interlock.connect(url) as other:
             lease = client.lock("x").acquire(blocking=False)

@@ -18,11 +18,11 @@ from interlock import aio
 from interlock.errors import InterlockError, InvalidSetting, Unreached
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.process import free_port
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.zookeeper import Servers
 from tests.attacks.servers.between import OTHERS
 from tests.fake_server import answering
 from tests.patience import PATIENCE, until
-from tests.storm.way import Way
 from tests.zookeeper.stores import session_client_of
 
 CONNECT = 0.5  # seconds
@@ -187,8 +187,7 @@ def test_a_call_under_way_when_the_connection_is_cut_goes_on_with_the_next_one(
     ensemble: Servers, call: str
 ) -> None:
     """It failed at once, with most of its time left."""
-    way = Way(ensemble.ports[0])
-    try:
+    with Proxy(ensemble.ports[0]) as way:
         url = ensemble.fresh().replace(ensemble.hosts, f"127.0.0.1:{way.port}")
         with interlock.connect(url) as client:
             election = client.election("e")
@@ -207,8 +206,6 @@ def test_a_call_under_way_when_the_connection_is_cut_goes_on_with_the_next_one(
             assert leader is not None
             assert leader.value == ("again" if call == "proclaim" else "first")
             assert client.register("r").read().value == (2 if call == "write" else 1)
-    finally:
-        way.close()
 
 
 def _outcome(call: str, client: interlock.Client, election: interlock.Election) -> object:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import interlock
 from interlock import aio
+from interlock.testing.servers.proxy import proxies, through
 from interlock.testing.servers.redlock import quorum
-from tests.redlock.distant import far_away
 
 
 def sync_first(url: str, blocking: bool) -> bool:
@@ -33,18 +33,18 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=5)
     options = parser.parse_args()
     missed = 0
-    ways: dict[str, Callable[[str, bool], bool]] = {"sync": sync_first, "async": async_first}
+    faces: dict[str, Callable[[str, bool], bool]] = {"sync": sync_first, "async": async_first}
     with quorum() as servers:
         sync_first(servers.url(), True)  # so that the nodes are no new ones
         for trip in options.trips:
-            with far_away(servers.all, trip) as far:
-                for face, first in ways.items():
+            with proxies([server.port for server in servers.all], round_trip=trip) as ways:
+                for face, first in faces.items():
                     for blocking in (True, False):
                         taken, took = 0, []
                         for _ in range(options.tries):
                             began = time.monotonic()
                             try:
-                                taken += first(far.url(), blocking)
+                                taken += first(through(ways, servers.url()), blocking)
                             except interlock.InterlockError as error:
                                 print(repr(error))
                             took.append(time.monotonic() - began)

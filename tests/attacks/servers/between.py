@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,10 @@ import interlock
 from interlock import aio
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
-from interlock.testing.servers.proxy import proxied
+from interlock.testing.servers.proxy import Mode, Proxy
 from tests.attacks.servers.site import Site, nothing_left
 from tests.fake_server import answering
 from tests.patience import PATIENCE, until
-from tests.storm.way import Mode, Way
 
 TIMEOUT = 0.3
 CONNECT = 0.5  # seconds that connecting may take, once in each call
@@ -48,7 +47,7 @@ class Between:
     @pytest.mark.parametrize("mode", ["hole", "cut", "half_open", "deaf", "late"])
     def test_on_a_bad_link_a_call_ends_in_its_time_and_nothing_is_left(self, site: Site, mode: Mode) -> None:
         url = site.url()
-        with closing(Way(site.port)) as way, interlock.connect(url) as judge, judge.lock("held"):
+        with Proxy(site.port) as way, interlock.connect(url) as judge, judge.lock("held"):
             with interlock.connect(site.through(url, way.port), connect_timeout=CONNECT) as client:
                 with client.lock("warm", timeout=PATIENCE):
                     pass
@@ -68,16 +67,16 @@ class Between:
         self, site: Site
     ) -> None:
         url = site.url()
-        with proxied(site.port) as proxy, interlock.connect(url) as judge:
+        with Proxy(site.port) as proxy, interlock.connect(url) as judge:
             with interlock.connect(site.through(url, proxy.port)) as client:
                 for number in range(3):
                     with client.lock("warm", timeout=PATIENCE):
                         pass
-                    proxy.cuts = 1 + number  # the next replies end their connection
+                    proxy.replies.cut(1 + number)  # the next replies end their connection
                     lease = None
                     with suppress(StoreUnavailable):
                         lease = client.lock("x").acquire(timeout=PATIENCE)
-                    proxy.cuts = 0
+                    proxy.replies.flow()
                     if lease is not None:
                         assert [holder.token for holder in judge.inspect("x").holders] == [lease.token]
                         assert not judge.inspect("x").waiters
@@ -86,19 +85,18 @@ class Between:
 
     def test_a_request_that_arrives_after_its_caller_has_given_up_leaves_nothing(self, site: Site) -> None:
         url = site.url()
-        with proxied(site.port) as proxy, interlock.connect(url) as judge:
+        with Proxy(site.port) as proxy, interlock.connect(url) as judge:
             with interlock.connect(site.through(url, proxy.port), connect_timeout=CONNECT) as client:
                 with client.lock("warm", timeout=PATIENCE):
                     pass
-                proxy.delays = 1
+                proxy.requests.keep()
                 lease = None
                 with suppress(StoreUnavailable):
                     lease = client.lock("x").acquire(timeout=TIMEOUT)
-                until(lambda: proxy.late)
+                until(lambda: proxy.requests.kept)
                 if lease is not None:
                     lease.release()
-                with suppress(OSError):  # the server may have hung up meanwhile
-                    proxy.deliver()
+                proxy.requests.deliver()
                 with client.lock("y", timeout=PATIENCE):
                     pass
                 until(partial(nothing_left, judge))
@@ -107,7 +105,7 @@ class Between:
 
     def test_calls_share_their_connections_and_one_that_was_cut_is_replaced_once(self, site: Site) -> None:
         url = site.url()
-        with proxied(site.port) as proxy, interlock.connect(site.through(url, proxy.port)) as client:
+        with Proxy(site.port) as proxy, interlock.connect(site.through(url, proxy.port)) as client:
             with client.lock("held", ttl=30) as held:
                 for _ in range(2):
                     with client.lock("x", timeout=PATIENCE):
@@ -118,7 +116,7 @@ class Between:
                             pass
                     held.renew()
                     assert proxy.accepted == connections
-                    proxy.cut_all()  # as a firewall does to what was idle, or an operator
+                    proxy.hang_up()  # as a firewall does to what was idle, or an operator
                     until(lambda: self._works(client))
                 held.check()
 

@@ -6,7 +6,6 @@ Claims, releases and renewals are attacked in `between`. Here it is the mutation
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -18,7 +17,7 @@ import interlock
 from interlock import aio
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.model import Standing
-from interlock.testing.servers.proxy import Proxy
+from interlock.testing.servers.proxy import Connection, Piece, Proxy
 from tests.attacks.servers.site import Site
 from tests.patience import PATIENCE, until
 
@@ -32,7 +31,7 @@ Face = Literal["sync", "async"]
 UNKNOWN = "may have been applied"
 
 
-class Interceptor(Proxy):
+class Interceptor:
     """Stops at the first request with the mark in it, and calls `strike` there; then the client's connection ends.
 
     Unless it is `kept`, the server gets that request before. Nothing that the server says to it reaches the client.
@@ -41,48 +40,39 @@ class Interceptor(Proxy):
     def __init__(self, port: int, strike: Callable[[], object], *, kept: bool = False) -> None:
         self._strike = strike
         self._keeps = kept
-        self._deaf: list[socket.socket] = []
+        self._struck_at: Connection | None = None
+        self._striking: asyncio.Task[None] | None = None
         self._hung_up = False
         self.struck = threading.Event()
         self.answered = threading.Event()
-        super().__init__(port)
+        self._proxy = Proxy(port, intercept=self._see)
+        self.port, self.close = self._proxy.port, self._proxy.close
 
-    def _pass(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
-        try:
-            while data := source.recv(65536):
-                if replies and source in self._deaf:
-                    self.answered.set()
-                elif not replies and not self._deaf and any(mark in data for mark in MARKS):
-                    self._intercept(source, target, data)
-                    return
-                else:
-                    target.sendall(data)
-        except OSError:
-            pass
-        if replies and source in self._deaf:
-            self._hung_up = True
+    def _see(self, piece: Piece) -> bytes | None:
+        if piece.connection is self._struck_at and not piece.is_request:
+            self._hung_up = not piece.data
             self.answered.set()
-        self._end(source, target)
+            return None
+        if piece.is_request and self._struck_at is None and any(mark in piece.data for mark in MARKS):
+            self._struck_at = piece.connection
+            if self._keeps:
+                self._proxy.requests.keep()
+            self._striking = asyncio.ensure_future(self._intercept(piece.connection))
+        return piece.data
 
-    def _intercept(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
-        self._deaf.append(server)
-        if self._keeps:
-            self.late.append((server, data))
-        else:
-            server.sendall(data)
+    async def _intercept(self, connection: Connection) -> None:
         try:
-            self._strike()
+            await asyncio.to_thread(self._strike)
             self.struck.set()
         finally:
-            self._end(client)
+            connection.hang_up()
 
     def deliver(self) -> None:
         """The request that was kept arrives, and is answered, unless the server has hung up."""
         self.answered.clear()
-        if self.late and not self._hung_up:
-            with suppress(OSError):
-                super().deliver()
-                assert self.answered.wait(PATIENCE)
+        if self._proxy.requests.kept and not self._hung_up:
+            self._proxy.requests.deliver()
+            assert self.answered.wait(PATIENCE)
 
 
 class Repeated:

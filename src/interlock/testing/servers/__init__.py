@@ -10,7 +10,7 @@
 | `etcd`, `zookeeper` | a cluster of three, or of another size |
 | `postgresql` | a server, and PgBouncer before it |
 | `mysql`, `galera` | a MariaDB server, and a cluster of two |
-| `proxy` | a TCP proxy that delays, drops and cuts |
+| `proxy` | a TCP proxy that loses, delays, keeps, stalls and cuts, in each direction |
 | `clock` | a redis-server, and any other process, whose wall clock can be moved |
 | `small_disk` | a disk that is small enough to be filled |
 | `namespaces` | two network namespaces with a link that can be cut |
