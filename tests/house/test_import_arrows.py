@@ -98,6 +98,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     # The operator's tools of single backends, which no public name of all stores could carry.
     "cli.quorum": (*CLI, "_core.names", "_core.drive", "backends.redlock"),
     "cli.quorum_report": (*CLI, "backends.redlock"),
+    "cli.lab": (*CLI, "lab"),
     "cli.sql": (*CLI, "backends.sql.postgresql.open", "backends.sql.mysql.address"),
     "lab": ANYTHING,
     "testing": ANYTHING,

@@ -164,6 +164,18 @@ def _sql(options: Namespace, output: Output) -> int:
     return sql(options, output)
 
 
+def _lab(options: Namespace, output: Output) -> int:
+    from interlock.cli.lab import lab
+
+    return lab(options, output)
+
+
+def _demo(options: Namespace, output: Output) -> int:
+    from interlock.cli.lab import demo
+
+    return demo(options, output)
+
+
 def _version(options: Namespace, output: Output) -> int:
     from interlock import __version__
 
@@ -184,5 +196,7 @@ _COMMANDS = {
     "evict": _evict,
     "quorum": _quorum,
     "sql": _sql,
+    "lab": _lab,
+    "demo": _demo,
     "version": _version,
 }

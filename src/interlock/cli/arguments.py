@@ -85,6 +85,16 @@ Print the SQL that creates the tables and programs of interlock in the database 
 programs that lock may not create anything. Run it once, as the owner. Nothing is connected to."""
 
 
+LAB = """\
+The famous failures of distributed locks, each on real servers that are started for it and ended with it:
+first a naive lock, which must fail, then interlock under the same fault. The verdict is read from what the
+resource and the store saw."""
+
+LAB_MORE = """\
+exit codes: 0 as expected   1 not as expected   2 cannot say   77 something was skipped, with the reason
+A ttl lasts one second here, as ten seconds shown ten times faster; --slow gives it ten."""
+
+
 AS_IN = ", as in: "
 
 
@@ -135,7 +145,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if options.version:
         options.command = "version"
     if options.command is None:
-        parser.error("the command is missing: run, ls, inspect, watch, top, evict, quorum, sql or version")
+        parser.error(
+            "the command is missing: run, ls, inspect, watch, top, evict, quorum, sql, lab, demo or version"
+        )
     _check_name(options, parser)
     if options.command == "run":
         options.argv = command
@@ -257,7 +269,17 @@ def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argpar
     top.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="only names that begin so")
     top.add_argument("--once", action="store_true", help="draw one picture and end")
     top.add_argument("--every", type=pause, default=0.5, metavar="SECS", help="how often to look (0.5)")
-    evict = add("evict", "take a resource from its holders; each is told why", EVICT)
+    _add_evict(add("evict", "take a resource from its holders; each is told why", EVICT))
+    _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
+    _add_sql(add("sql", "print the SQL that creates the tables in a database", SQL))
+    _add_lab(add("lab", "see the famous failures of locks, on real servers", LAB, LAB_MORE))
+    shown = add("demo", "see interlock at work on this machine, in 20 seconds")
+    shown.add_argument("--fast", action="store_true", help="too fast to read: for tests")
+    add("version", "say which version this is")
+    return parser, run
+
+
+def _add_evict(evict: argparse.ArgumentParser) -> None:
     evict.add_argument("name", metavar="NAME")
     evict.add_argument("--reason", required=True, metavar="TEXT", help="what its holder is told")
     evict.add_argument("--id", metavar="ID", help="this one claim, holder or waiter, as inspect shows it")
@@ -267,10 +289,6 @@ def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argpar
     evict.add_argument(
         "--no-expiry", action="store_true", help="with --foreign: also one that never lapses by itself"
     )
-    _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
-    _add_sql(add("sql", "print the SQL that creates the tables in a database", SQL))
-    add("version", "say which version this is")
-    return parser, run
 
 
 def _add_sql(sql: argparse.ArgumentParser) -> None:
@@ -294,6 +312,31 @@ def _add_quorum(quorum: argparse.ArgumentParser) -> None:
     init.add_argument("--missing", action="store_true", help="though some cannot be reached")
     for action in (admit, init):
         action.add_argument("--yes", action="store_true", help="nothing is held any more: do it")
+
+
+def _add_lab(lab: argparse.ArgumentParser) -> None:
+    actions = lab.add_subparsers(dest="action", metavar="list|run|all|replay", required=True)
+
+    def add(name: str, help: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, help=help, description=help, formatter_class=Formatter)
+        _add_everywhere(action, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
+        action.add_argument("--lang", choices=("en", "zh"), help="English or Chinese; else as $LANG")
+        return action
+
+    add("list", "list the scenarios, their servers, and how long they take")
+    run = add("run", "play scenarios, and show what happens")
+    run.add_argument("names", nargs="+", metavar="NAME", help="as `interlock lab list` shows them")
+    every = add("all", "play all scenarios, three at a time")
+    replay = add("replay", "judge a history again, as --report has kept it")
+    replay.add_argument("file", metavar="FILE", help="a history, lab.jsonl")
+    for action in (run, every):
+        action.add_argument(
+            "--only", choices=("naive", "ours"), help="only the naive lock, or only interlock"
+        )
+        action.add_argument("--slow", action="store_true", help="a ttl lasts ten seconds, as in life")
+        action.add_argument("--seed", type=whole(0), default=1, metavar="K", help="for what is random (1)")
+    for action in (run, every, replay):
+        action.add_argument("--report", metavar="FILE", help="draw it: a page, and beside it the histories")
 
 
 def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str | bool) -> None:

@@ -57,6 +57,7 @@ def _play(scenario: Scenario, run: str, ttl: float, result: Result, watching: Wa
         failure = ""
         try:
             scenario.play(stage)
+            stage.add("over", "ok")
         except AssertionError as error:  # a fact that did not come, or a client that ended
             failure = str(error) or repr(error)
         finally:

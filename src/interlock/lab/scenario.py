@@ -111,6 +111,8 @@ class Scenario(ABC):
     """The measure that the first of `measures` must not exceed, such as the stock that is for sale."""
     ttl: ClassVar[float] = 1.0
     """Seconds; shown as "ten seconds, ten times faster". A busy machine stretches it."""
+    measured: ClassVar[tuple[str, ...]] = ()
+    """The names of the numbers that a run measures; captions may use them."""
     takes: ClassVar[float] = 5.0
     """About how many seconds all runs take together on a quiet machine."""
     guarded: ClassVar[tuple[str, ...]] = (GUARDED,)
@@ -136,6 +138,8 @@ class Scenario(ABC):
         """The outcome of a run: a naive lock is expected to fail, interlock to survive."""
         asked = self.naive_failed if run.name == NAIVE else self.ours_survived
         answer = asked(run)
+        if run.name != NAIVE and not run.tokens():
+            answer = False  # a run in which nobody was granted shows nothing
         seen = self.verdict(run)
         if answer is None:
             late = Text("This run cannot tell: the machine was too late.", "本次运行无法判断：机器太慢。")
@@ -168,10 +172,13 @@ class Result:
     versions: tuple[str, ...] = ()  # of the servers, such as "Redis 7.0.15"
     skipped: str = ""  # why it was not played, in one sentence
     missing: str = ""  # the Debian package that would allow it
+    failure: str = ""  # the error of the lab itself, if it could not even be played
 
     @property
     def outcome(self) -> Outcome | None:
         """The worst of its runs; None if it was skipped."""
+        if self.failure:
+            return Outcome.CANNOT_SAY
         if self.skipped or not self.findings:
             return None
         outcomes = {finding.outcome for finding in self.findings.values()}

@@ -21,7 +21,7 @@ from interlock.lab.worker_process import WorkerProcess
 from interlock.testing.history import Kind, Record
 from interlock.testing.patience import PATIENCE, until
 
-FIRST_INSTANT_S = 0.0001  # seconds: nobody holds before it has asked, whatever a rounded time to live says
+FIRST_INSTANT_S = 0.0001  # seconds by which a store knows of a grant before its client does
 
 
 class Stage:
@@ -88,21 +88,21 @@ class Stage:
         """All records in the order of time, with holders named as clients instead of by their claims."""
         with self._mutex:
             records = list(self.records)
-        names = {record.attempt: record for record in records if record.call == "grant" and record.attempt}
-        asked: dict[str, float] = {}
-        for record in records:
-            if record.call == "acquire" and record.kind == "invoke":
-                asked.setdefault(record.process, record.time)
-        named = [self._named(record, names, asked) for record in records]
+        # Naive locks stand in the store under the names of their clients, interlock's under their claims.
+        grants = {record.attempt or record.process: record for record in records if record.call == "grant"}
+        seen = set[tuple[str, str]]()
+        named = [self._dated(record, grants, seen) for record in records]
         return sorted(named, key=lambda record: record.time)
 
-    def _named(self, record: Record, names: dict[str, Record], asked: dict[str, float]) -> Record:
-        if record.call != "hold":
+    def _dated(self, record: Record, grants: dict[str, Record], seen: set[tuple[str, str]]) -> Record:
+        """What a witness saw, with the client's name; its store knew of a grant before the client did."""
+        grant = grants.get(record.holder)
+        if record.call != "hold" or grant is None:
             return record
-        if grant := names.get(record.holder):
-            record = replace(record, holder=grant.process, token=record.token or grant.token)
-        first = asked.get(record.holder, 0.0) + FIRST_INSTANT_S
-        return replace(record, time=max(record.time, first))
+        first = (record.process, record.holder) not in seen
+        seen.add((record.process, record.holder))
+        time = min(record.time, grant.time - FIRST_INSTANT_S) if first else record.time
+        return replace(record, time=time, holder=grant.process, token=record.token or grant.token)
 
     # -- who plays -------------------------------------------------------------------------------
 
@@ -171,6 +171,14 @@ class Stage:
     def until(self, fact: Callable[[], Any], patience: float = PATIENCE) -> Any:
         """Wait for a fact."""
         return until(fact, patience)
+
+    def granted_within(self, client: str, ttls: float) -> bool:
+        """Wait until a client is granted, for so many ttls at most; whether it was."""
+        end = clock.now() + ttls * self.ttl
+        self.until(
+            lambda: self.told(client, "grant") or clock.now() >= end, patience=PATIENCE + ttls * self.ttl
+        )
+        return bool(self.told(client, "grant"))
 
     def lapse(self, ttls: float = 1.0) -> None:
         """Let so many ttls pass, counted from now: the only waiting for time in the lab."""

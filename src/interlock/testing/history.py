@@ -26,6 +26,7 @@ a scenario a record was written, `line` which line of the shown program was bein
                                  fail: it does no more (why in `error`: lapsed, released)
     promote    ok                a store became the one that decides
     body       ok fail           the holder's work is done, or was stopped (why in `error`)
+    over       ok                the run ends here: what has not ended lasts until now
     measure    ok                the number in `amount` is what `attempt` names
 """
 

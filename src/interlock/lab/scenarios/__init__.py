@@ -8,7 +8,17 @@ from importlib import import_module
 from interlock.errors import InterlockError
 from interlock.lab.scenario import Scenario
 
-NAMES = ("gc-pause",)
+NAMES = (
+    "no-lock",
+    "crash-before-del",
+    "expire-lost-client",
+    "expire-lost-server",
+    "strangers-lock",
+    "get-then-del",
+    "watchdog-for-the-dead",
+    "early-unlock",
+    "gc-pause",
+)
 """The names, from the first mistake that people make to the last."""
 
 
