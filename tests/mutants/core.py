@@ -36,8 +36,8 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore.release",
-            "entry = next((entry for entry in queue if entry.id == id), None)",
-            "entry = queue[0] if queue else None",
+            "row = next((row for row in queue if row.id == id), None)",
+            "row = queue[0] if queue else None",
         ),
         tests=directed("timed_out_does_not"),
     ),
@@ -47,8 +47,8 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore._renew",
-            "if entry is None or (entry.admitted_at is None and (not renewal.waiting)):\n    ...",
-            "if entry is None:\n    ...",
+            "if row is None or (row.admitted_at is None and (not renewal.waiting)):\n    ...",
+            "if row is None:\n    ...",
         ),
         tests=conforming("only_waits_is_never_renewed"),
     ),
@@ -58,12 +58,12 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore._renew",
-            ("if entry is None or (entry.admitted_at is None and (not renewal.waiting)):\n    return Gone()"),
+            ("if row is None or (row.admitted_at is None and (not renewal.waiting)):\n    return Gone()"),
             (
-                "if entry is None:\n"
+                "if row is None:\n"
                 "    claim = Claim(renewal.resource, renewal.id, renewal.ttl)\n"
-                "    entry = self._entry(claim, space.next_number(), now)\n"
-                "    space.queues.setdefault(renewal.resource, []).append(entry)"
+                "    row = self._row(claim, space.next_number(), now)\n"
+                "    space.queues.setdefault(renewal.resource, []).append(row)"
             ),
         ),
         tests=conforming("nothing_is_re_created"),
@@ -74,8 +74,8 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore._renew",
-            "entry.lapses = max(entry.lapses, now + renewal.ttl)",
-            "entry.lapses = now + renewal.ttl",
+            "row.lapses = max(row.lapses, now + renewal.ttl)",
+            "row.lapses = now + renewal.ttl",
         ),
         tests=conforming("nearer"),
     ),
@@ -85,14 +85,14 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "Space.live",
-            "queue[:] = [entry for entry in queue if entry.lapses > now]",
+            "queue[:] = [row for row in queue if row.lapses > now]",
             "queue[:] = [e for e in queue if e.lapses > now or e.admitted_at is None]",
         ),
         Code(
             MEMORY,
             "Space.settle",
-            "entry.admitted_at = now",
-            "entry.admitted_at = now\nentry.lapses = now + entry.claim.ttl",
+            "row.admitted_at = now",
+            "row.admitted_at = now\nrow.lapses = now + row.claim.ttl",
         ),
         tests=directed("dead_waiters"),
     ),
@@ -120,7 +120,7 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore.claim",
-            "ahead = sum((entry.permits for entry in queue[:place]))",
+            "ahead = sum((row.permits for row in queue[:place]))",
             "ahead = sum((e.permits for e in queue[:place] if e.admitted_at is not None))",
         ),
         tests=directed("reader_does_not_pass"),
@@ -131,7 +131,7 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore.claim",
-            "place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), len(queue))",
+            "place = next((i for i, row in enumerate(queue) if row.id == claim.id), len(queue))",
             "place = len(queue)",
         ),
         tests=conforming("repeating_a_claim_never_enters_twice"),
@@ -142,7 +142,7 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore.evict",
-            "space.evicted[entry.id] = (reason, now + max(REMEMBERED, entry.claim.ttl))",
+            "space.evicted[row.id] = (reason, now + max(REMEMBERED, row.claim.ttl))",
             "pass",
         ),
         tests=conforming("evict and not Face and not Lease"),

@@ -55,17 +55,17 @@ def test_a_task_that_is_cancelled_in_its_turn_leaves_it_to_the_next() -> None:
         await started(store)
         transport = store._quorum.transport
         assert isinstance(transport, AsyncQuorumTransport)
-        turns = transport._turns
-        turns.taken = MAX_VOTES
+        slots = transport._vote_slots
+        slots.taken = MAX_VOTES
         waiting = [asyncio.create_task(store.claim(Claim(f"n{n}", "a", 60.0))) for n in range(3)]
-        while len(turns.waiting) < 3:
+        while len(slots.waiting) < 3:
             await asyncio.sleep(0)
         waiting[0].cancel()
-        turns.give_back()  # to the first that still waits
+        slots.give_back()  # to the first that still waits
         waiting[1].cancel()  # which has it, and does not know yet
         assert isinstance(await asyncio.wait_for(waiting[2], PATIENCE), Granted)
         with pytest.raises(StoreUnavailable, match=f"{MAX_VOTES} claims are asking"):
-            turns.taken = MAX_VOTES
+            slots.taken = MAX_VOTES
             await store.claim(Claim("n3", "a", 60.0), 0.05)
 
     run("async", steady(3).url(f"{uuid4().hex}:"), main)

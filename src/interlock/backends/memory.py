@@ -51,7 +51,7 @@ REMEMBERED = 60.0  # seconds an eviction or a deleted register is remembered at 
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _Row:
     """One claim as the store keeps it."""
 
     claim: Claim
@@ -88,7 +88,7 @@ class Space:
         )
         self.last = 0
         self.swept = now()
-        self.queues: dict[str, list[_Entry]] = {}
+        self.queues: dict[str, list[_Row]] = {}
         self.registers: dict[str, _Value] = {}
         self.evicted: dict[str, tuple[str, float]] = {}  # claim id: reason, until when it is remembered
         self.waiters: Waiters[str, Signal] = Waiters()  # for a claim by its id, a queue, or a register
@@ -116,40 +116,40 @@ class Space:
 
     # ---- queues: called under the mutex -------------------------------------
 
-    def live(self, resource: str, now: float) -> list[_Entry]:
+    def live(self, resource: str, now: float) -> list[_Row]:
         """Return the queue of a resource after removing lapsed claims. An empty queue is not kept."""
         queue = self.queues.get(resource)
         if queue is None:
             return []
-        if any(entry.lapses <= now for entry in queue):
-            queue[:] = [entry for entry in queue if entry.lapses > now]
+        if any(row.lapses <= now for row in queue):
+            queue[:] = [row for row in queue if row.lapses > now]
             self.settle(resource, queue, now)
         return queue
 
-    def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
+    def settle(self, resource: str, queue: list[_Row], now: float) -> None:
         """After a change, mark the claims that are admitted now, and wake them and all who watch the
         queue.
         """
         if not queue:
             self.queues.pop(resource, None)
         else:
-            inside = admitted([entry.permits for entry in queue], queue[0].claim.capacity)
-            for entry in queue[:inside]:
-                if entry.admitted_at is None:
-                    entry.admitted_at = now
-                    self.ring(entry.id)
+            inside = admitted([row.permits for row in queue], queue[0].claim.capacity)
+            for row in queue[:inside]:
+                if row.admitted_at is None:
+                    row.admitted_at = now
+                    self.ring(row.id)
         self.ring(f"queue:{resource}")
 
-    def remove(self, resource: str, queue: list[_Entry], entry: _Entry, now: float) -> None:
-        place = queue.index(entry)
+    def remove(self, resource: str, queue: list[_Row], row: _Row, now: float) -> None:
+        place = queue.index(row)
         del queue[place]
-        self.ring(entry.id)
+        self.ring(row.id)
         # Waiters behind it were told when it would lapse; the claim that they must watch now may lapse
         # sooner, so wake them. Nobody behind a claim with at least as many permits can have watched the
         # removed one.
         for behind in queue[place:]:
             self.ring(behind.id)
-            if behind.permits >= entry.permits:
+            if behind.permits >= row.permits:
                 break
         self.settle(resource, queue, now)
 
@@ -194,32 +194,32 @@ class MemoryStore(StoreDefaults):
             queue = space.live(claim.resource, now)
             if queue and queue[0].claim.capacity != claim.capacity:
                 raise SettingsMismatch(claim.resource, claim.capacity, queue[0].claim.capacity)
-            place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), len(queue))
-            ahead = sum(entry.permits for entry in queue[:place])
+            place = next((i for i, row in enumerate(queue) if row.id == claim.id), len(queue))
+            ahead = sum(row.permits for row in queue[:place])
             if place == len(queue):
                 fits = ahead + claim.permits <= claim.capacity
                 if not fits and not claim.queued:
-                    return self._busy([*queue, self._entry(claim, 0, now)], place, now)
-                queue.append(self._entry(claim, space.next_number(claim.block), now))
+                    return self._busy([*queue, self._row(claim, 0, now)], place, now)
+                queue.append(self._row(claim, space.next_number(claim.block), now))
                 space.queues[claim.resource] = queue
                 space.ring(f"queue:{claim.resource}")
-            entry = queue[place]
-            if ahead + entry.permits <= claim.capacity:
-                if entry.admitted_at is None:
-                    entry.admitted_at = now
-                entry.lapses = max(entry.lapses, now + claim.ttl)
-                return Granted(entry.token, claim.ttl)
-            entry.lapses = max(entry.lapses, now + claim.place_ttl)
+            row = queue[place]
+            if ahead + row.permits <= claim.capacity:
+                if row.admitted_at is None:
+                    row.admitted_at = now
+                row.lapses = max(row.lapses, now + claim.ttl)
+                return Granted(row.token, claim.ttl)
+            row.lapses = max(row.lapses, now + claim.place_ttl)
             return self._busy(queue, place, now)
 
     @staticmethod
-    def _entry(claim: Claim, token: int, now: float) -> _Entry:
-        return _Entry(claim, claim.id, token, claim.permits, claim.note, now, now)
+    def _row(claim: Claim, token: int, now: float) -> _Row:
+        return _Row(claim, claim.id, token, claim.permits, claim.note, now, now)
 
     @classmethod
-    def _busy(cls, queue: list[_Entry], place: int, now: float) -> Busy:
-        permits = [entry.permits for entry in queue]
-        lapses_in = [entry.lapses - now for entry in queue]
+    def _busy(cls, queue: list[_Row], place: int, now: float) -> Busy:
+        permits = [row.permits for row in queue]
+        lapses_in = [row.lapses - now for row in queue]
         holder = cls._standing(queue[0], now) if place else None
         return Busy(place, retry_after(permits, lapses_in, place, queue[place].claim.capacity), holder)
 
@@ -229,7 +229,7 @@ class MemoryStore(StoreDefaults):
         def left() -> float:
             now = space.now()
             queue = space.live(claim.resource, now)
-            place = next((i for i, entry in enumerate(queue) if entry.id == claim.id), None)
+            place = next((i for i, row in enumerate(queue) if row.id == claim.id), None)
             if place is None or (busy is not None and queue[place].admitted_at is not None):
                 return 0.0
             # The claim that it was told to watch may have left since, and another one lapses first: compute
@@ -270,15 +270,15 @@ class MemoryStore(StoreDefaults):
         if renewal.id in space.evicted:
             return Gone(True, space.evicted[renewal.id][0])
         queue = space.live(renewal.resource, now)
-        entry = next((entry for entry in queue if entry.id == renewal.id), None)
-        if entry is None or (entry.admitted_at is None and not renewal.waiting):
+        row = next((row for row in queue if row.id == renewal.id), None)
+        if row is None or (row.admitted_at is None and not renewal.waiting):
             return Gone()
-        entry.lapses = max(entry.lapses, now + renewal.ttl)
-        if renewal.note is not None and renewal.note != entry.note:
-            entry.note = renewal.note
+        row.lapses = max(row.lapses, now + renewal.ttl)
+        if renewal.note is not None and renewal.note != row.note:
+            row.note = renewal.note
             space.ring(f"queue:{renewal.resource}")
-        if renewal.permits is not None and renewal.permits < entry.permits:
-            entry.permits = renewal.permits
+        if renewal.permits is not None and renewal.permits < row.permits:
+            row.permits = renewal.permits
             space.settle(renewal.resource, queue, now)
         return Renewed(renewal.ttl)
 
@@ -287,17 +287,17 @@ class MemoryStore(StoreDefaults):
         with space.alone():
             now = space.now()
             queue = space.live(resource, now)
-            entry = next((entry for entry in queue if entry.id == id), None)
-            if entry is None:
+            row = next((row for row in queue if row.id == id), None)
+            if row is None:
                 return False
-            if linger > 0 and entry.admitted_at is not None:
-                entry.id = f"{LINGERING}{entry.token}"
-                entry.lapses = now + linger
+            if linger > 0 and row.admitted_at is not None:
+                row.id = f"{LINGERING}{row.token}"
+                row.lapses = now + linger
                 for other in queue:
                     space.ring(other.id)  # they were told a later lapse
                 space.ring(f"queue:{resource}")
             else:
-                space.remove(resource, queue, entry, now)
+                space.remove(resource, queue, row, now)
             return True
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
@@ -308,20 +308,20 @@ class MemoryStore(StoreDefaults):
         now = self._space.now()
         queue = self._space.live(resource, now)
         capacity = queue[0].claim.capacity if queue else 0
-        return Queue(resource, capacity, tuple(self._standing(entry, now) for entry in queue[:limit]))
+        return Queue(resource, capacity, tuple(self._standing(row, now) for row in queue[:limit]))
 
     @staticmethod
-    def _standing(entry: _Entry, now: float) -> Standing:
-        since = entry.came if entry.admitted_at is None else entry.admitted_at
+    def _standing(row: _Row, now: float) -> Standing:
+        since = row.came if row.admitted_at is None else row.admitted_at
         return Standing(
-            id=entry.id,
-            token=entry.token,
-            permits=entry.permits,
-            admitted=entry.admitted_at is not None,
+            id=row.id,
+            token=row.token,
+            permits=row.permits,
+            admitted=row.admitted_at is not None,
             age=now - since,
-            lapses_in=entry.lapses - now,
-            note=entry.note,
-            who=entry.claim.who,
+            lapses_in=row.lapses - now,
+            note=row.note,
+            who=row.claim.who,
         )
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
@@ -338,11 +338,11 @@ class MemoryStore(StoreDefaults):
             now = space.now()
             queue = space.live(resource, now)
             victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
-            for entry in victims:
-                space.evicted[entry.id] = (reason, now + max(REMEMBERED, entry.claim.ttl))
-            removed = [self._standing(entry, now) for entry in victims]
-            for entry in victims:
-                space.remove(resource, queue, entry, now)
+            for row in victims:
+                space.evicted[row.id] = (reason, now + max(REMEMBERED, row.claim.ttl))
+            removed = [self._standing(row, now) for row in victims]
+            for row in victims:
+                space.remove(resource, queue, row, now)
             return removed
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from interlock._core.runtime import Runtime
 from interlock._support.record import replaced
 from interlock.backends.memory import TRAITS as MEMORY
-from interlock.backends.memory import MemoryStore, Space, _Entry
+from interlock.backends.memory import MemoryStore, Space, _Row
 from interlock.errors import StoreUnavailable
 from interlock.model import (
     Busy,
@@ -85,7 +85,7 @@ class Session:
         self.lapses = now + self.timeout
 
 
-class SessionEntry(_Entry):
+class SessionRow(_Row):
     """A claim that lapses with its session, and never by itself."""
 
     __slots__ = ("session",)
@@ -110,11 +110,11 @@ class SessionView(MemoryStore):
         super().__init__(space, runtime)
         self.session = session
 
-    def _entry(self, claim: Claim, token: int, now: float) -> _Entry:  # type: ignore[override]
-        entry = SessionEntry.__new__(SessionEntry)
-        entry.session = self.session
-        entry.__init__(claim, claim.id, token, claim.permits, claim.note, now, now)  # type: ignore[misc]
-        return entry
+    def _row(self, claim: Claim, token: int, now: float) -> _Row:  # type: ignore[override]
+        row = SessionRow.__new__(SessionRow)
+        row.session = self.session
+        row.__init__(claim, claim.id, token, claim.permits, claim.note, now, now)  # type: ignore[misc]
+        return row
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
         if not self.session.alive(self._space.now()):
@@ -132,10 +132,8 @@ class SessionView(MemoryStore):
 
     def _ours(self, renewal: Renewal) -> bool:
         """Whether the claim stands in this session, and not in another one of the same client."""
-        entries = self._space.queues.get(renewal.resource, ())
-        return any(
-            entry.id == renewal.id and getattr(entry, "session", None) is self.session for entry in entries
-        )
+        rows = self._space.queues.get(renewal.resource, ())
+        return any(row.id == renewal.id and getattr(row, "session", None) is self.session for row in rows)
 
 
 # ---- the client's half -----------------------------------------------------------------

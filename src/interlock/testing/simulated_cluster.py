@@ -198,12 +198,12 @@ class ClientProcess:
         """A call that came to nothing has left nothing in the store, at once."""
         who = self.runtime.who(self.runtime.owner())
         for name, queue in self.cluster.server.space.queues.items():
-            for entry in queue:
-                lingers = entry.id != entry.claim.id  # for its min_hold
-                ours = entry.claim.who == who and self.began.get(entry.id, 0.0) >= since
+            for row in queue:
+                lingers = row.id != row.claim.id  # for its min_hold
+                ours = row.claim.who == who and self.began.get(row.id, 0.0) >= since
                 if ours and not lingers and not self.runtime.dead:
                     self._write(
-                        "left", "fail", entry.id, name, error="its claim stands though the call has ended"
+                        "left", "fail", row.id, name, error="its claim stands though the call has ended"
                     )
 
     def _write(self, call: str, kind: Kind, attempt: str, resource: str, **rest: Any) -> None:
@@ -317,11 +317,11 @@ class SimulatedCluster:
         """Yield every claim and every waiter that is still on the server."""
         space = self.server.space
         for name in list(space.queues):
-            for entry in space.live(name, space.now()):
+            for row in space.live(name, space.now()):
                 yield (
                     "server",
                     name,
-                    f"claim {entry.id} stands, {'inside' if entry.admitted_at else 'waiting'}",
+                    f"claim {row.id} stands, {'inside' if row.admitted_at else 'waiting'}",
                 )
         for topic in space.waiters.topics:
             yield "server", topic, "somebody still listens"

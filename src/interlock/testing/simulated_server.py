@@ -15,7 +15,7 @@ from interlock._core.admission import admitted, asks_at_renewal
 from interlock._core.drive import drive
 from interlock._core.runtime import Runtime
 from interlock._support.record import replaced
-from interlock.backends.memory import TRAITS, MemoryStore, Space, _Entry
+from interlock.backends.memory import TRAITS, MemoryStore, Space, _Row
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, RenewAnswer, Renewed
 from interlock.store import IO_TIMEOUT
 from interlock.testing.history import History
@@ -34,12 +34,12 @@ class PushingSpace(Space):
         super().__init__(*parts)
         self.let_in: dict[str, int] = {}  # claim id to token
 
-    def settle(self, resource: str, queue: list[_Entry], now: float) -> None:
-        waiting = [entry for entry in queue if entry.admitted_at is None]
+    def settle(self, resource: str, queue: list[_Row], now: float) -> None:
+        waiting = [row for row in queue if row.admitted_at is None]
         super().settle(resource, queue, now)
-        for entry in waiting:
-            if entry.admitted_at is not None:
-                self.let_in[entry.id] = entry.token
+        for row in waiting:
+            if row.admitted_at is not None:
+                self.let_in[row.id] = row.token
 
 
 class RowSpace(PushingSpace):
@@ -128,13 +128,13 @@ class WitnessedStore(MemoryStore):
         return answer if isinstance(answer, Granted) else None
 
     def release_alone(self, resource: str, id: str) -> bool:
-        standing = [entry.id for entry in self._space.live(resource, self._space.now())]
+        standing = [row.id for row in self._space.live(resource, self._space.now())]
         return standing == [id] and drive(self.release(resource, id), nested=True)
 
     def _see(self, resource: str) -> Seen:
         now = self._space.now()
         queue = self._space.queues.get(resource, ())
-        return {entry.token: (entry.id, entry.lapses) for entry in queue if entry.lapses > now}
+        return {row.token: (row.id, row.lapses) for row in queue if row.lapses > now}
 
     def _saw(self, what: str, ids: set[str], resource: str, before: Seen) -> None:
         after = self._see(resource)
@@ -153,9 +153,9 @@ class WitnessedStore(MemoryStore):
 
     def _check_order(self, resource: str, now: float) -> None:
         """The rule itself: those inside are the first in the queue, and they fit."""
-        queue = [entry for entry in self._space.queues.get(resource, ()) if entry.lapses > now]
-        inside = [entry for entry in queue if entry.admitted_at is not None]
-        if inside and admitted([entry.permits for entry in inside], inside[0].claim.capacity) != len(inside):
+        queue = [row for row in self._space.queues.get(resource, ()) if row.lapses > now]
+        inside = [row for row in queue if row.admitted_at is not None]
+        if inside and admitted([row.permits for row in inside], inside[0].claim.capacity) != len(inside):
             self._report(resource, inside[-1].id, "more are admitted than the capacity allows")
         if inside != queue[: len(inside)]:
             self._report(resource, inside[-1].id, "it was admitted past one who waits longer")
@@ -229,8 +229,8 @@ class WitnessedRows(WitnessedStore):
 
         def left() -> float:
             queue = self._space.queues.get(claim.resource, ())
-            entry = next((entry for entry in queue if entry.id == claim.id), None)
-            return 0.0 if entry is None or entry.admitted_at is not None else timeout
+            row = next((row for row in queue if row.id == claim.id), None)
+            return 0.0 if row is None or row.admitted_at is not None else timeout
 
         await self._listen(claim.id, left, timeout)
         token = self._server.space.let_in.get(claim.id)
@@ -238,8 +238,8 @@ class WitnessedRows(WitnessedStore):
 
     def _renew(self, renewal: Renewal, now: float) -> RenewAnswer:
         queue = self._space.queues.get(renewal.resource, [])
-        live = [entry for entry in queue if entry.lapses > now]
-        place = next((place for place, entry in enumerate(queue) if entry.id == renewal.id), None)
+        live = [row for row in queue if row.lapses > now]
+        place = next((place for place, row in enumerate(queue) if row.id == renewal.id), None)
         if renewal.id in self._space.evicted or renewal.permits is not None or renewal.note is not None:
             return super()._renew(renewal, now)
         if place is None or queue[place] not in live:
@@ -253,12 +253,12 @@ class WitnessedRows(WitnessedStore):
         return Renewed(renewal.ttl)
 
     @staticmethod
-    def _asks(queue: Sequence[_Entry], place: int, now: float, place_ttl: float) -> bool:
-        let_in = sum(entry.admitted_at is not None for entry in queue)
+    def _asks(queue: Sequence[_Row], place: int, now: float, place_ttl: float) -> bool:
+        let_in = sum(row.admitted_at is not None for row in queue)
         if queue[place].admitted_at is not None:
             return True
-        ttls = [entry.claim.place_ttl for entry in queue]
-        lapses_in, permits = [entry.lapses - now for entry in queue], [entry.permits for entry in queue]
+        ttls = [row.claim.place_ttl for row in queue]
+        lapses_in, permits = [row.lapses - now for row in queue], [row.permits for row in queue]
         return asks_at_renewal(
             permits, lapses_in, ttls, place, queue[place].claim.capacity, place_ttl, let_in
         )

@@ -6,7 +6,7 @@
 | `listener` | the subscription of a client, kept by one thread, that wakes all waiters |
 | `slots` | a bounded pool of connections, for threads |
 | `waiters` | the registry of who waits for what, threads and tasks alike |
-| `polling` | watching by looking again and again, where the server tells nobody of changes |
+| `polling` | watching by polling, where the server tells nobody of changes |
 | `deadline` | the time of one call, of which every request in it gets what is left |
 | `resolver` | lookups of host names with a deadline, shared by all who need the same name |
 | `runtime` | the part of a runtime that stores use, and one for plain threads |

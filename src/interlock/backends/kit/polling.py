@@ -1,4 +1,4 @@
-"""Watching by looking again and again, for stores whose server tells nobody of changes.
+"""Watching by polling, for stores whose server tells nobody of changes.
 
 Redis and Redlock watch queues in this way (their scripts publish grants, not changes), and a holder on
 Redlock learns in this way that it was removed. A new store gets all its watches from `poll`, if its server
@@ -15,7 +15,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Queue
 
-FIRST_PAUSE = 0.02  # seconds between the first looks
+FIRST_PAUSE = 0.02  # seconds between the first checks
 LONGEST_PAUSE = 0.25  # and between later ones, when nothing has changed for a while
 GROWTH = 1.5
 
@@ -25,20 +25,21 @@ Inspect = Callable[[str, float], Awaitable[Queue]]
 
 async def poll(
     runtime: WaitRuntime,
-    look: Callable[[float], Awaitable[bool]],
+    check: Callable[[float], Awaitable[bool]],
     timeout: float,
     random: Callable[[], float] | None = None,
 ) -> None:
-    """Return when `look`, within the seconds it is given, finds what it looks for; or after `timeout`
+    """Return when `check`, which is given the seconds that it may take, returns True; or after `timeout`
     seconds.
 
-    An error of the store is raised, unless the time is up as well: a look that our own time cut short is no
-    fault of the store. With `random` the pauses differ, so that many who watch do not ask at the same time.
+    An error of the store is raised, unless the time is up as well: a check that was cut short by our own
+    timeout is no fault of the store. With `random` the pauses differ, so that many watchers do not ask at the
+    same time.
     """
     deadline, pause = Deadline(runtime.now, timeout), FIRST_PAUSE
     while not deadline.passed():
         try:
-            if await look(deadline.for_request()):
+            if await check(deadline.for_request()):
                 return
         except StoreUnavailable:
             if deadline.passed():

@@ -75,11 +75,11 @@ class Slots(Generic[T]):
         None if there was none within the seconds that are `left()`, or if the pool was closed.
         """
         waiter: _Waiter[T] = _Waiter()
-        # Before the first look: a thread that gives one back after it sees that we wait.
+        # This comes before the first try: a thread that gives one back later sees that we wait.
         self.waiting.append(waiter)
         try:
             while not self.closed:
-                if (found := self._look()) is not None:
+                if (found := self._take_free()) is not None:
                     return found
                 if (seconds := left()) <= 0:
                     return None
@@ -88,14 +88,13 @@ class Slots(Generic[T]):
                 if given is not None:
                     return given, False
                 if woken:
-                    self.waiting.appendleft(
-                        waiter
-                    )  # another thread was quicker, but nobody has waited longer
+                    # Another thread was quicker, but nobody has waited longer.
+                    self.waiting.appendleft(waiter)
             return None
         finally:
             self._stop_waiting(waiter)
 
-    def _look(self) -> tuple[T, bool] | None:
+    def _take_free(self) -> tuple[T, bool] | None:
         with self.mutex:
             if self.idle:
                 return self.idle.pop(), False

@@ -24,8 +24,8 @@ async def register(run: ScenarioRun, process: ClientProcess) -> None:
 
 def counted(run: ScenarioRun) -> None:
     confirmed, unknown = run.memory.get("count", [0, 0])
-    entry = run.cluster.server.space.registers.get("register\x1fn")
-    value = int(entry.value or 0) if entry is not None else 0
+    row = run.cluster.server.space.registers.get("register\x1fn")
+    value = int(row.value or 0) if row is not None else 0
     if not run.weather.forget and not confirmed <= value <= confirmed + unknown:
         run.broken("", f"{confirmed} updates confirmed, {unknown} unknown, but the counter is at {value}")
 
@@ -42,8 +42,8 @@ async def latch(run: ScenarioRun, process: ClientProcess) -> None:
 
 def counted_down(run: ScenarioRun) -> None:
     confirmed, unknown = run.memory.get("count", [0, 0])
-    entry = run.cluster.server.space.registers.get("latch\x1fl")
-    left = json.loads(entry.value or "null")[1] if entry is not None else LATCH
+    row = run.cluster.server.space.registers.get("latch\x1fl")
+    left = json.loads(row.value or "null")[1] if row is not None else LATCH
     if not run.weather.forget and not confirmed <= LATCH - left <= confirmed + unknown:
         run.broken("", f"{confirmed} confirmed, {unknown} unknown, but {LATCH - left} were counted down")
 

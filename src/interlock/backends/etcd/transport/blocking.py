@@ -247,7 +247,7 @@ class BlockingConnection(MemberConnection):
         stream: Stream | None = None
         try:
             if now - self.heard > FRESH:
-                self._look()
+                self._read_arrived()
             with self._mutex:
                 try:
                     if self.ended or self._core.draining:
@@ -314,7 +314,7 @@ class BlockingConnection(MemberConnection):
         group = WatchGroup(_nobody)
         try:
             if time.monotonic() - self.heard > FRESH:
-                self._look()
+                self._read_arrived()
             with self._changing():
                 self._check_usable()
                 self._watch(group, watched)
@@ -357,9 +357,9 @@ class BlockingConnection(MemberConnection):
 
     # ---- reading ------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Read what has come since somebody last read: the server may have closed the connection, or asked
-        whether we live.
+    def _read_arrived(self) -> None:
+        """Read the bytes that have arrived since the last read: the server may have closed the connection, or
+        sent a ping.
         """
         ticket = self._reading.take()
         if ticket is not None:

@@ -201,11 +201,11 @@ class Exchange:
                 wakeups.add(self.done, None)
 
 
-class Turns:
-    """Lets so many votes be under way at once, first come, first served.
+class VoteSlots:
+    """Limits how many votes are under way at once; the rest wait, first come, first served.
 
     If thousands of tasks asked at once, reading the replies would take longer than a round may, and no task
-    would get a majority in time. Only votes take turns: a task that holds nothing has nothing else to ask.
+    would get a majority in time. Only votes need a slot: a task that holds nothing has nothing else to ask.
     """
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class AsyncQuorumTransport:
         self._connections: list[AsyncNodeConnection | None] = [None] * len(self._addresses)
         self._connecting: dict[int, asyncio.Task[AsyncNodeConnection]] = {}
         self._exchanges: set[Exchange] = set()
-        self._turns = Turns()
+        self._vote_slots = VoteSlots()
         self._timer: asyncio.TimerHandle | None = None
         self._expires_at = 0.0
 
@@ -284,14 +284,14 @@ class AsyncQuorumTransport:
 
         Long because it is the hot path: each further coroutine costs every round.
         """
-        loop, turns = self._on_loop(), None
+        loop, slots = self._on_loop(), None
         if request.__class__ is Vote:
-            turns = self._turns
-            if turns.taken < MAX_VOTES:
-                turns.taken += 1
+            slots = self._vote_slots
+            if slots.taken < MAX_VOTES:
+                slots.taken += 1
             else:
                 longest = timeouts.connecting if timeouts.shortened else max(timeouts.connecting, IO_TIMEOUT)
-                await turns.wait(loop, min(longest, timeouts.total), self.labels[0])
+                await slots.wait(loop, min(longest, timeouts.total), self.labels[0])
         try:
             packed = self._packing.pack(request)
             if type(request) not in PLAIN_REPLIES:
@@ -319,11 +319,11 @@ class AsyncQuorumTransport:
             lost += exchange.broken
             return lost if exchange.enough else [*lost, *exchange.waiting]
         finally:
-            if turns is not None:
-                if turns.waiting:
-                    turns.give_back()
+            if slots is not None:
+                if slots.waiting:
+                    slots.give_back()
                 else:
-                    turns.taken -= 1
+                    slots.taken -= 1
 
     def _send(self, exchange: Exchange, packed: Packed, to: Collection[int]) -> None:
         for node in to:

@@ -112,13 +112,13 @@ class MysqlSubscription:
                 raise StoreUnavailable(f"{self._label}: the client is closed")
             asleep = time.monotonic()
             seconds = max(0.0, min(until - asleep, self._pause))
-            messages = self._look(seconds)
+            messages = self._read_messages(seconds)
             if time.monotonic() - asleep < seconds:
-                # The ring came before the look, or ended the call before it could look again.
+                # The ring came before the server read the mail, or ended the call before it could read again.
                 if not messages:
                     if messages is not None:
                         self._rung()
-                    messages = self._look(0.0)
+                    messages = self._read_messages(0.0)
                 self._pause = self._longest
             elif messages:
                 self._pause = FIRST_LOOK  # it came while we slept, and nobody woke us
@@ -132,8 +132,8 @@ class MysqlSubscription:
         if self._rung_in_vain:
             self._longest, self._rung_in_vain = LONGEST, False
 
-    def _look(self, seconds: float) -> list[str] | None:
-        """The mail that has come, after a sleep if there was none; None if the server has not looked."""
+    def _read_messages(self, seconds: float) -> list[str] | None:
+        """The mail that has come, after a sleep if there was none; None if the server did not read it."""
         tidied = len(self._read) >= KEPT
         try:
             (mail,) = self._ask(self._listen(seconds), seconds + GRACE)

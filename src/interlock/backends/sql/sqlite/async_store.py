@@ -40,7 +40,7 @@ class AsyncSqliteStore(SqliteStore):
         release = self._blocking.release
         return await self._executor.run(self._finish, release, resource, id, linger, timeout=timeout)
 
-    async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
+    async def _find_claim(self, until: float, now: float, resource: str, id: str) -> Rows:
         read = partial(self._database.read, verified=True)
         return await self._executor.run(read, reading.admitted, resource, id, timeout=until - now)
 

@@ -198,7 +198,7 @@ class SqliteStore(SqlStore):
         if (now := self.now()) >= until:
             return None
         try:
-            found = await self._look(min(until, now + IO_TIMEOUT), now, claim.resource, claim.id)
+            found = await self._find_claim(min(until, now + IO_TIMEOUT), now, claim.resource, claim.id)
         except InterlockError:
             return None
         for token, ttl, lapses_at in found:
@@ -207,7 +207,7 @@ class SqliteStore(SqlStore):
                 return Granted(token, min(lapses_in, claim.ttl), asked)
         return None
 
-    async def _look(self, until: float, now: float, resource: str, id: str) -> Rows:
+    async def _find_claim(self, until: float, now: float, resource: str, id: str) -> Rows:
         """The claim as a holder: token, ttl and lapse."""
         return self._database.read(until, reading.admitted, resource, id, verified=True)
 
