@@ -79,7 +79,7 @@ def test_what_an_unfit_store_could_not_take_back_is_taken_back_once_it_is_fit(ki
 
 def test_a_release_cancelled_together_with_all_tasks_of_its_loop_is_finished() -> None:
     stage = AsyncStage()
-    step = asyncio.Event()
+    held, step = asyncio.Event(), asyncio.Event()
 
     async def slowly(*args: object, **options: object) -> bool:
         step.set()
@@ -88,11 +88,12 @@ def test_a_release_cancelled_together_with_all_tasks_of_its_loop_is_finished() -
 
     async def hold() -> None:
         async with stage.client.lock("x"):
+            held.set()
             await asyncio.sleep(60)
 
     async def main() -> None:
         task = asyncio.create_task(hold())
-        await asyncio.sleep(0.01)
+        await held.wait()
         stage.store.instead["release"] = slowly
         task.cancel()
         await step.wait()

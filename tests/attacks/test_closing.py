@@ -111,8 +111,10 @@ def test_a_task_that_waits_in_a_closed_client_is_told_at_once(kind: str, tmp_pat
 
 def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
     stage = AsyncStage()
+    begun = asyncio.Event()
 
     async def slowly(*args: object, **options: object) -> bool:
+        begun.set()
         await asyncio.sleep(0.05)
         return await stage.store.inner.release(*args, **options)  # type: ignore[arg-type]
 
@@ -120,7 +122,7 @@ def test_a_close_that_is_cancelled_closes_all_the_same() -> None:
         await stage.client.lock("x").acquire()
         stage.store.instead["release"] = slowly
         closing = asyncio.create_task(stage.client.close())
-        await asyncio.sleep(0.01)
+        await begun.wait()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing

@@ -257,7 +257,9 @@ def test_a_lease_that_was_granted_after_its_caller_had_ended_is_kept_for_whoever
                 return asyncio.create_task(lock.acquire())
 
             acquiring = await asyncio.create_task(begin())
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(PATIENCE):
+                while not (await client.inspect("x")).waiters:
+                    await asyncio.sleep(0.001)
             await lock.release()
             lease = await acquiring
             assert lease is not None

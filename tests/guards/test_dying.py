@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
 from importlib import import_module
@@ -28,7 +27,7 @@ from tests.guards.desks import (
     psycopg,
 )
 from tests.guards.transfers import lock_url
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 ZERO = "update account set balance = 0 where id = 1"
 
@@ -358,6 +357,7 @@ def test_above_read_committed_a_guard_that_had_to_wait_asks_for_a_new_try(tmp_pa
     place = PLACES["postgresql"](tmp_path)
     early, failed = shown(PsycopgDesk(place), 33), list[str]()
     early.begin()
+    ((pid,),) = early.run("select pg_backend_pid()")
     guards.sql.guard(early.session, "account:1", 33)
 
     def late() -> None:
@@ -371,7 +371,9 @@ def test_above_read_committed_a_guard_that_had_to_wait_asks_for_a_new_try(tmp_pa
 
     other = threading.Thread(target=late)
     other.start()
-    time.sleep(0.5)
+    waits = f"select 1 from pg_stat_activity where {pid} = any(pg_blocking_pids(pid))"
+    with psycopg.connect(**place.settings) as looking:
+        until(lambda: looking.execute(waits).fetchone())
     early.commit()
     other.join(PATIENCE)
     assert failed == ["40001"]

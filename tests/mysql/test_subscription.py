@@ -117,7 +117,7 @@ def test_a_ring_ends_the_sleep_at_once(server: Server, url: str) -> None:
 
     listening = threading.Thread(target=listen)
     listening.start()
-    time.sleep(0.2)
+    until(lambda: asleep(server))
     with at_most(0.5):
         send(server, url, subscription.bell, "qx")
         until(lambda: got)
@@ -240,7 +240,7 @@ def test_waiters_of_different_database_users_wake_each_other(server: Server) -> 
         waiter = threading.Thread(target=lambda: got.append(two.lock("x").acquire(timeout=60)))
         waiter.start()
         until(lambda: one.inspect("x").waiters)
-        time.sleep(0.3)  # it sleeps by now
+        until(lambda: asleep(server))
         with at_most(0.5):
             lease.release()
             waiter.join()

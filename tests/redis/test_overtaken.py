@@ -148,11 +148,18 @@ def test_a_grant_that_replicas_confirm_late_is_not_ended_by_a_release_of_before(
         store: Any = ours._core.store
         store._transport = late = Late(store._transport)
         replica.freeze()
+
+        def waits() -> int:
+            with redis.Redis(port=master.port) as admin:
+                stats: Any = admin.info("commandstats")
+                return int(stats["cmdstat_wait"]["calls"])
+
+        before = waits()
         got: list[Any] = []
         taker = threading.Thread(target=lambda: got.append(ours.lock("x").acquire(timeout=20)))
         taker.start()
         until(lambda: theirs.inspect("x").holders)
-        time.sleep(1.3)  # the first attempt has waited its second for the replica
+        until(lambda: waits() > before)  # the first attempt has waited its second for the replica
         replica.thaw()
         taker.join(20)
         assert got[0]

@@ -197,10 +197,12 @@ class Forgetful:
 
     def __init__(self, failure: Exception | None) -> None:
         self.failure = failure
+        self.asked = asyncio.Event()
         self.returned = 0
         self.driver_connection = self
 
     async def getconn(self, timeout: float | None = None) -> Any:
+        self.asked.set()
         try:
             await asyncio.sleep(PATIENCE)
         except asyncio.CancelledError:
@@ -224,7 +226,7 @@ def test_a_cancellation_that_the_pool_forgets_is_not_forgotten(kind: Any, failur
     async def main() -> None:
         pool = Forgetful(failure)
         task = asyncio.create_task(kind(pool).lend(2 * PATIENCE))
-        await asyncio.sleep(0.01)
+        await pool.asked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

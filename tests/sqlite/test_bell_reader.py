@@ -27,7 +27,7 @@ from interlock.model import Busy, Granted
 from tests.patience import PATIENCE
 from tests.sqlite.common import claim, eventually
 from tests.sqlite.conftest import Open
-from tests.sqlite.waiting import SOON, listening, stand, waiting
+from tests.sqlite.waiting import SOON, listening, reading, stand, waiting
 
 pytestmark = pytest.mark.skipif(
     not doorbell.available() or not hasattr(select, "poll"), reason="nothing to read, or no poll"
@@ -38,12 +38,6 @@ pytestmark = pytest.mark.skipif(
 def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is saved by the net."""
     monkeypatch.setattr(notifier, "NET", 30.0)
-
-
-def reading(store: SqliteStore) -> bool:
-    """Whether a waiter of this store reads for itself, and is in its poll."""
-    readers = [getattr(waiter.wake, "__self__", None) for waiter in store._notifier._listening()]
-    return any(isinstance(reader, BellReader) and reader._awaiting for reader in readers)
 
 
 def refused(store: SqliteStore, id: str, resource: str = "r") -> Busy:

@@ -20,6 +20,7 @@ from interlock.model import Busy, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most, stretched
 from tests.patience import PATIENCE
 from tests.sqlite.common import claim, eventually
+from tests.sqlite.waiting import reading
 
 
 @asynccontextmanager
@@ -105,13 +106,14 @@ def test_the_twin_waits_on_its_own_thread(path: str) -> None:
     async def program() -> None:
         async with opened(path) as store:
             await store.claim(claim(id="a"))
+            assert isinstance(twin, SqliteStore)
             twin = store.blocking()
             busy = await store.claim(claim(id="b"))
             assert isinstance(busy, Busy)
             waiter = asyncio.create_task(
                 asyncio.to_thread(lambda: drive(twin.wait(claim(id="b"), busy, 30.0)))
             )
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(eventually, lambda: reading(twin))
             with at_most(1.0):
                 await store.release("r", "a")
                 await waiter

@@ -28,7 +28,7 @@ from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
 from tests.sqlite.common import ManualClock, claim, eventually
 from tests.sqlite.conftest import Open
-from tests.sqlite.waiting import SOON, listening, stand, waiting
+from tests.sqlite.waiting import SOON, listening, reading, stand, waiting
 
 
 @pytest.fixture
@@ -54,8 +54,7 @@ def test_a_release_in_another_process_ends_a_wait_at_once(opened: Open, capacity
     stand(holder, claim(id="a", permits=capacity, capacity=capacity))
     (busy,) = stand(waiter, claim(id="b", capacity=capacity))
     with waiting(lambda: waiter.wait(claim(id="b", capacity=capacity), busy, 30.0)) as took:
-        eventually(listening(waiter))
-        time.sleep(0.1)  # so that it sleeps, and the look after starting to listen cannot have been it
+        eventually(lambda: reading(waiter))
         drive(holder.release("r", "a"))
     assert took[0] < SOON
     assert isinstance(drive(waiter.claim(claim(id="b", capacity=capacity))), Granted)
@@ -76,8 +75,7 @@ def test_a_holder_that_waits_is_woken_when_somebody_removes_it(opened: Open, how
     remover, holder = opened(), opened()
     stand(holder, claim(id="a"))
     with waiting(lambda: holder.wait(claim(id="a"), None, 30.0)) as took:
-        eventually(listening(holder))
-        time.sleep(0.1)
+        eventually(lambda: reading(holder))
         drive(remover.release("r", "a") if how == "release" else remover.evict("r", "a", "why"))
     assert took[0] < SOON
 
@@ -86,8 +84,7 @@ def test_a_holder_that_waits_is_woken_when_somebody_removes_it(opened: Open, how
 def test_a_changed_register_ends_a_watch_at_once(opened: Open) -> None:
     writer, watcher = opened(), opened()
     with waiting(lambda: watcher.watch_register("n", 0, 30.0)) as took:
-        eventually(listening(watcher))
-        time.sleep(0.1)
+        eventually(lambda: reading(watcher))
         drive(writer.compare_and_set("n", 0, "v", "1"))
     assert took[0] < SOON
 
@@ -100,8 +97,7 @@ def test_a_changed_queue_ends_a_watch_at_once(opened: Open, what: str) -> None:
         stand(other, claim(id="a"))
     seen = drive(watcher.inspect("r"))
     with waiting(lambda: watcher.watch("r", seen, 30.0)) as took:
-        eventually(listening(watcher))
-        time.sleep(0.1)
+        eventually(lambda: reading(watcher))
         if what == "comes":
             stand(other, claim(id="a"))
         elif what == "leaves":

@@ -10,6 +10,7 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock.backends.sql.sqlite import SqliteStore
+from interlock.backends.sql.sqlite.bell_reader import BellReader
 from interlock.model import Claim
 from interlock.testing.lag import Lag
 from tests.patience import PATIENCE
@@ -42,6 +43,12 @@ def waiting(wait: Callable[[], Coroutine[Any, Any, object]]) -> Iterator[list[fl
 
 def listening(store: SqliteStore) -> Callable[[], bool]:
     return lambda: bool(store._notifier._waiters)
+
+
+def reading(store: SqliteStore) -> bool:
+    """Whether a waiter of this store reads for itself, and is in its poll: the look after it began to listen is over."""
+    readers = [getattr(waiter.wake, "__self__", None) for waiter in store._notifier._listening()]
+    return any(isinstance(reader, BellReader) and reader._awaiting for reader in readers)
 
 
 def stand(store: SqliteStore, *claims: Claim) -> list[Any]:
