@@ -106,8 +106,8 @@ def test_the_twin_waits_on_its_own_thread(path: str) -> None:
     async def program() -> None:
         async with opened(path) as store:
             await store.claim(claim(id="a"))
-            assert isinstance(twin, SqliteStore)
             twin = store.blocking()
+            assert isinstance(twin, SqliteStore)
             busy = await store.claim(claim(id="b"))
             assert isinstance(busy, Busy)
             waiter = asyncio.create_task(
