@@ -219,22 +219,28 @@ class Run:
 
     def late_writes(self, kind: str = "ok") -> list[Record]:
         """Writes of a client that had no lease, or beside a newer holder."""
-        return [write for write in self.writes(kind) if self._is_late(write)] if self.stores else []
+        return [write for write in self._late if write.kind == kind]
+
+    @cached_property
+    def _late(self) -> list[Record]:
+        if not self.stores:
+            return []
+        return [record for record in self.records if record.call == "accept" and self._is_late(record)]
 
     def _is_late(self, write: Record) -> bool:
         at = write.time
         near = [lease for lease in self._leases_about(at) if covers([lease.span], at)]
-        own = [lease for lease in near if lease.holder == write.holder]
-        if not own:
+        if write.holder not in [lease.holder for lease in near]:
             return True
-        entered = max(lease.span[0] for lease in self._leases_of_holder[write.holder] if lease.span[0] <= at)
+        starts = self._starts_by_holder[write.holder]
+        entered = starts[bisect_right(starts, at) - 1]
         return any(lease.holder != write.holder and lease.span[0] > entered for lease in near)
 
     @cached_property
-    def _leases_of_holder(self) -> dict[str, list[StoreLease]]:
-        found: dict[str, list[StoreLease]] = {}
-        for lease in self.leases:
-            found.setdefault(lease.holder, []).append(lease)
+    def _starts_by_holder(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for lease in sorted(self.leases, key=lambda lease: lease.span):
+            found.setdefault(lease.holder, []).append(lease.span[0])
         return found
 
     def _leases_about(self, time: float) -> list[StoreLease]:

@@ -95,9 +95,11 @@ def panel(entry: Entry, run: Run) -> str:
     captions = f'<ol class="captions">{items}</ol>' if items else ""
     drawn = pictures(entry, run, title)
     beside = f'<div class="beside">{captions}{drawn}</div>' if drawn or captions else ""
+    plain = "" if beside else " plain"
+    told = f'<em><span class="sign">{mark}</span> {both(verdict)}</em>'
     return (
-        f'<section class="panel {kind}" id="{entry.run_anchor(run)}"><h3><b>{both(run_name(run.name))}</b> '
-        f'<em><span class="sign">{mark}</span> {both(verdict)}</em></h3>{beside}</section>'
+        f'<section class="panel {kind}{plain}" id="{entry.run_anchor(run)}">'
+        f"<h3><b>{both(run_name(run.name))}</b> {told}</h3>{beside}</section>"
     )
 
 

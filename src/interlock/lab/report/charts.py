@@ -28,7 +28,7 @@ class Row:
 def amount(value: float, measure: Measure) -> str:
     """A number as people read it."""
     if measure.unit == "s":
-        return seconds(value)
+        return seconds(value) if value >= 0.001 or not value else f"{value * 1000:.2g} ms"
     text = f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.3g}"
     return f"{text} {measure.unit}".strip()
 

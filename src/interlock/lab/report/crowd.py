@@ -15,13 +15,14 @@ from interlock.lab.report.picture import FOOT, HEAD, axis
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import fault_word
 from interlock.lab.spans import Span, Spans, union
-from interlock.lab.texts import Text
+from interlock.lab.texts import Language, Text
 from interlock.testing.history import Record
 
 WINDOWS = 512
 NARROW_WINDOWS = 128
 CURVE = 40.0  # pixels of height
 MOST_NAMED_FAULTS = 12
+SPARE = 34  # pixels at the top that only other pictures need
 
 
 class Windows:
@@ -117,11 +118,11 @@ def rarities(run: Run) -> list[Rarity]:
     ]
     broken = [one.time for one in run.records if one.call in ("broken", "touch", "left")]
     every = [
-        Rarity("late", Text("late write accepted", "接受了迟到的写入"), late, "broken"),
+        Rarity("late", Text("late write", "迟到的写入"), late, "broken"),
         Rarity("broken", Text("broken promise", "违反承诺"), broken, "broken"),
         Rarity(
             "refused",
-            Text("write refused", "写入被拒绝"),
+            Text("refused", "被拒绝"),
             [one.time for one in run.writes("fail")],
             "refused",
         ),
@@ -134,9 +135,9 @@ def rarities(run: Run) -> list[Rarity]:
 class CrowdPicture:
     """Densities below faults, and rare events in rows of their own."""
 
-    def __init__(self, run: Run, layout: Layout, end: float) -> None:
+    def __init__(self, run: Run, layout: Layout, end: float, language: Language | None = None) -> None:
         self.run, self.layout = run, layout
-        self.canvas = Canvas(layout, end)
+        self.canvas = Canvas(layout, end, language)
         self.parts: list[str] = []
         self.y = HEAD
         self.draw_faults()
@@ -146,14 +147,19 @@ class CrowdPicture:
             self.draw_rarity(rarity)
         self.bottom = self.y
 
+    def inner(self) -> str:
+        """All that is drawn, without the element around it."""
+        return "".join((axis(self.canvas, self.bottom), self.bands(), *self.parts))
+
     def svg(self, title: Text) -> str:
-        width, height = self.layout.width, self.bottom + FOOT
+        """The picture as an element of the page."""
+        width, height = self.layout.width, self.bottom + FOOT - SPARE
         return element(
-            "svg", self.canvas.title(title), axis(self.canvas, self.bottom), self.bands(), *self.parts,
+            "svg", self.canvas.title(title), self.inner(),
             element("line", kind="cross", y1=40, y2=number(self.bottom)),
-            kind=f"crowd {'narrow' if self.layout.narrow else 'wide'}", view_box=f"0 0 {width} {height:.0f}",
-            role="img", data_end=number(self.canvas.end, 4), data_left=self.layout.gutter,
-            data_right=width - RIGHT,
+            kind=f"crowd {'narrow' if self.layout.narrow else 'wide'}", role="img",
+            view_box=f"0 {SPARE} {width} {height:.0f}", data_end=number(self.canvas.end, 4),
+            data_left=self.layout.gutter, data_right=width - RIGHT,
         )  # fmt: skip
 
     def begin(self, name: Text, height: float) -> float:
@@ -214,9 +220,8 @@ class CrowdPicture:
         return "".join((*drawn, f"H{number(right)}V{number(bottom)}z"))
 
     def draw_rarity(self, rarity: Rarity) -> None:
-        y = self.begin(rarity.name, 17) + 8.5
-        count = f"{len(rarity.times):,} ×"
-        self.parts.append(self.canvas.write(Text(count, count), "row", self.layout.gutter - 8, y + 4.2))
+        count = f"{len(rarity.times):,} × "
+        y = self.begin(Text(count + rarity.name.en, count + rarity.name.zh), 17) + 8.5
         last = -99.0
         for time in rarity.times:
             x = self.canvas.x(time)

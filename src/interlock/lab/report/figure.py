@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 
+from interlock.lab.judge import Run
 from interlock.lab.report.canvas import FIGURE
+from interlock.lab.report.crowd import CrowdPicture
 from interlock.lab.report.entry import Entry
 from interlock.lab.report.marks import SHAPES
-from interlock.lab.report.picture import Picture
+from interlock.lab.report.picture import FOOT, Picture
 from interlock.lab.report.svg import element
 from interlock.lab.report.words import run_name, sign
 from interlock.lab.scenario import Result
-from interlock.lab.texts import Language
+from interlock.lab.texts import Language, Text
+from interlock.testing.history import Record
 
 WIDTH = 900
 NAMESPACE = "http://www.w3.org/2000/svg"  # a name, not an address: nothing is loaded from it
@@ -58,17 +61,30 @@ def figure(result: Result, names: Sequence[str], language: Language) -> str:
         run = result.runs[name]
         picture = Picture(run, FIGURE, entry.end, language=language)
         finding = result.findings.get(name)
-        kind, mark, text = "lane", "", run.verdict()
+        kind, mark, text = "", "", run.verdict()
         if finding:
             (kind, mark, _), text = sign(name, finding), finding.text
         told = element("tspan", f"{mark} {escape(text.in_language(language))}", kind=f"verdict {kind}", dx=10)
         title = element("text", escape(run_name(name).in_language(language)) + told, kind="name", y=14)
         parts.append(element("g", title, picture.inner(), transform=f"translate(20,{y:.0f})"))
         y += picture.height + 20
-    height = f"{y:.0f}"
+    return _file(result.scenario.title.in_language(language), parts, y)
+
+
+def storm_figure(records: Iterable[Record], ttl: float, title: Text, language: Language) -> str:
+    """A history of thousands of grants as 512 windows of time, as one file of SVG."""
+    run = Run("storm", records, ttl)
+    picture = CrowdPicture(run, FIGURE, run.end, language)
+    told = title.in_language(language)
+    name = element("text", escape(told), kind="name", y=14)
+    drawn = element("g", name, picture.inner(), transform="translate(20,12)")
+    return _file(told, [drawn], picture.bottom + FOOT + 20)
+
+
+def _file(title: str, parts: Sequence[str], height: float) -> str:
+    tall = f"{height:.0f}"
     return element(
-        "svg", element("title", escape(result.scenario.title.in_language(language))),
-        element("style", style("picture.css")), definitions(),
-        element("rect", kind="paper", width=WIDTH, height=height, rx=8), *parts,
-        xmlns=NAMESPACE, view_box=f"0 0 {WIDTH} {height}", width=WIDTH, height=height, role="img",
+        "svg", element("title", escape(title)), element("style", style("picture.css")), definitions(),
+        element("rect", kind="paper", width=WIDTH, height=tall, rx=8), *parts,
+        xmlns=NAMESPACE, view_box=f"0 0 {WIDTH} {tall}", width=WIDTH, height=tall, role="img",
     ) + "\n"  # fmt: skip

@@ -102,7 +102,7 @@ class Lanes:
     def draw_fault(self, lane: Lane, fault: Fault, top: float) -> None:
         length, what = seconds(fault.span[1] - fault.span[0]), fault_word(fault.what)
         who = Text(f"{fault.process} {what.en}", f"{fault.process} {what.zh}")
-        timed = Text(f"{who.en} {length}", f"{who.zh} {length}")
+        timed = who if fault.what == "killed" else Text(f"{who.en} {length}", f"{who.zh} {length}")
         lane.parts.append(self.canvas.bar("fault", fault.span, top, 16, timed))
         if label := self.canvas.label(fault.span, top + 12.2, "on-fault", timed, who):
             lane.parts.append(label)
@@ -120,7 +120,7 @@ class Lanes:
         """One store has a high bar; several have thin bars below each other, so that a split brain shows."""
         stores, alone = self.run.stores, len(self.run.stores) == 1
         height, gap = (24, 0) if alone else (15, 3)
-        name = Text("the store has", "存储的记录") if alone else Text("the stores have", "各存储的记录")
+        name = Text("the store has", "存储的记录") if alone else Text("stores", "各存储")
         if alone and stores[0] not in STORE_NAMES and not self.canvas.layout.narrow:
             name = Text(stores[0], stores[0])
         lane = self.begin("stores", name, len(stores) * (height + gap) - gap)
@@ -217,9 +217,10 @@ class Lanes:
                 title = Text(f"{lease.store} names {client}", f"{lease.store}：{client}")
                 kind = f"lease {self.colour(client)}"
                 rx = 2 if thin > 5 else None
-                lane.parts.append(
-                    self.canvas.bar(kind, lease.span, y, thin - (0.6 if len(stores) > 1 else 0), title, rx)
-                )
+                height = thin - (0.6 if len(stores) > 1 else 0)
+                lane.parts.append(self.canvas.bar(kind, lease.span, y, height, title, rx))
+                for span in self.long_abandoned(client, lease.span):
+                    lane.parts.append(self.canvas.bar("abandoned", span, y, height, None, rx))
 
     def draw_belief(self, lane: Lane, client: str, tops: dict[str, float]) -> None:
         """The lesson: where a belief outlives the lease, and where it ends first."""

@@ -158,7 +158,8 @@
     const scope = start && start.closest("article");
     const band = (scope && scope.querySelector("svg.wide .band:is(.red, .vain)")) || document.querySelector(".picture svg.wide .band:is(.red, .vain)");
     if (!band) return;
-    const panel = band.closest(".panel");
+    const panel = band.closest(".panel"), harm = panel.querySelector('svg.wide a.ev:has([href="#m-harm"])');
+    if (harm) return pin(rowOf(harm), true);
     const own = rows.filter((row) => row.parentNode.dataset.run === panel.id);
     pin(own.find((row) => timeOf(row) >= +band.dataset.a - 1e-4) || own[0], true);
   }
@@ -172,9 +173,9 @@
       lane.setAttribute("transform", `translate(0,${y})`);
       y += lane.classList.contains("off") ? 22 : +lane.dataset.height;
     }
-    const [, , width, height] = (svg.dataset.view ||= svg.getAttribute("viewBox")).split(" ").map(Number);
+    const [, start, width, height] = (svg.dataset.view ||= svg.getAttribute("viewBox")).split(" ").map(Number);
     const whole = 48 + lanes.reduce((sum, lane) => sum + +lane.dataset.height, 0);
-    svg.setAttribute("viewBox", `0 0 ${width} ${height - whole + y}`);
+    svg.setAttribute("viewBox", `0 ${start} ${width} ${height - whole + y}`);
     all(".band", svg).forEach((band) => band.setAttribute("height", y - 40));
     all(".grid, .cross", svg).forEach((line) => line.setAttribute("y2", y));
     all(".axis > .rule", svg).forEach((line) => ["y1", "y2"].forEach((end) => line.setAttribute(end, y)));

@@ -19,14 +19,14 @@ from interlock.lab.scenario import Outcome, Result
 from interlock.lab.texts import Language, Text
 
 LEGEND: tuple[tuple[str, Text], ...] = (
-    ("lease", Text("what the store has", "存储的记录")),
-    ("belief", Text("what the holder believes", "持有者的认识")),
-    ("body", Text("body at work", "正在工作")),
+    ("lease", Text("store says", "存储认为")),
+    ("belief", Text("holder believes", "持有者相信")),
+    ("body", Text("at work", "正在工作")),
     ("mistaken", Text("wrong belief", "错误的认识")),
-    ("abandoned", Text("lock of a client that is gone", "属于已不在的客户端")),
+    ("abandoned", Text("holder is gone", "持有者已不在")),
     ("fault", Text("fault", "故障")),
     ("write", Text("write", "写入")),
-    ("red", Text("two at work, with harm", "两者同时工作，有害")),
+    ("red", Text("two at work: harm", "两者同时工作：有害")),
     ("yellow", Text("late, no harm", "迟了，无害")),
     ("vain", Text("nobody gets in", "没有人能进入")),
 )

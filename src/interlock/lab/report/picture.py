@@ -59,14 +59,20 @@ class Picture:
 
     def svg(self, title: Text) -> str:
         """The picture as an element of the page."""
-        width = self.layout.width
+        width, top = self.layout.width, self.spare()
         return element(
             "svg", self.canvas.title(title), self.inner(), element("path", kind="arrow"),
             element("line", kind="cross", y1=40, y2=number(self.bottom)),
             kind="narrow" if self.layout.narrow else "wide", role="img",
-            view_box=f"0 0 {width} {self.height:.0f}",
+            view_box=f"0 {top} {width} {self.height - top:.0f}",
             data_end=number(self.canvas.end, 4), data_left=self.layout.gutter, data_right=width - 12,
         )  # fmt: skip
+
+    def spare(self) -> int:
+        """How many pixels at the top nothing needs."""
+        if self.pins:
+            return 0
+        return 18 if any(spans for _, spans in self.kinds()) else 34
 
     def axis(self) -> str:
         return axis(self.canvas, self.bottom)
