@@ -126,7 +126,7 @@ def rarities(run: Run) -> list[Rarity]:
             [one.time for one in run.writes("fail")],
             "refused",
         ),
-        Rarity("told", Text("told of a loss", "得知失去租约"), [time for _, time in run.told], "stop"),
+        Rarity("told", Text("told of loss", "得知失去"), sorted(time for _, time in run.told), "stop"),
         Rarity("unknown", Text("no answer", "没有回答"), unknown, "doubt"),
     ]
     return [rarity for rarity in every if rarity.times]
