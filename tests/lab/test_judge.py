@@ -140,6 +140,39 @@ def test_a_lock_of_a_client_that_died_keeps_everybody_out() -> None:
     assert run.verdict().en == "Nobody got in for 3.00 s: the lock belonged to a client that was gone."
     let_in = Run("ours", [*killed[:-1], held(1.5, "B", 2.5), record(1.5, "B", "grant"), killed[-1]], 1.0)
     assert let_in.nobody_in == []
+    assert let_in.verdict().en == "Never two at work; the next one got in 1.00 s after the death of A."
+
+
+def test_a_lock_that_is_renewed_for_nobody_keeps_everybody_out() -> None:
+    run = Run(
+        "naive",
+        [
+            held(0.0, "A", 0.0),
+            record(0.0, "A", "grant"),
+            record(0.1, "B", "acquire", "invoke"),
+            record(0.5, "A", "body", "fail", error="a bug"),
+            record(3.5, "director", "note"),
+        ],
+        1.0,
+    )
+    assert rounded(run.nobody_in) == [(0.5, 3.5)]
+    assert run.verdict().en == "Nobody got in for 3.00 s, although nobody was at work."
+
+
+def test_a_slow_holder_keeps_others_out_rightly() -> None:
+    waiting = [held(0.0, "A", 0.0), record(0.0, "A", "grant"), record(0.1, "B", "acquire", "invoke")]
+    assert Run("ours", [*waiting, record(3.5, "director", "note")], 1.0).nobody_in == []
+
+
+def test_a_client_that_enters_again_has_a_belief_for_each_time() -> None:
+    twice = [
+        record(0.0, "A", "grant"),
+        record(0.2, "A", "body"),
+        record(1.0, "A", "grant"),
+        record(1.3, "A", "body"),
+        record(1.3, "A", "end"),
+    ]
+    assert rounded(Run("ours", twice, 1.0).belief["A"]) == [(0.0, 0.2), (1.0, 1.3)]
 
 
 def test_a_number_belongs_to_the_process_that_measured_it() -> None:

@@ -91,6 +91,8 @@ class ClientRecords:
 
     def _on_grant(self, record: Record) -> None:
         self._end_wait(record.time)
+        if self._believes is not None:  # it has released in between; its program says only how it ended
+            self._end_belief(self.body[-1][1] if self.body and self._works is None else record.time)
         self._believes = self._works = record.time
         self._deadline = record.deadline
 
@@ -315,9 +317,10 @@ class Run:
 
     @cached_property
     def nobody_in(self) -> Spans:
-        """When somebody waited in vain, because the lock belonged to a client that was gone."""
+        """When somebody waited in vain although nobody was inside."""
         waits = union(*(self._waits_in_vain(client) for client in self.clients if self.stuck(client)))
-        return intersect(waits, union(*(self.abandoned(client) for client in self.clients)))
+        empty = subtract(waits, union(*self.body.values()))
+        return [(start, end) for start, end in empty if end - start > SHORT_WAIT]
 
     def _waits_in_vain(self, client: str) -> Spans:
         since = self.still_waiting.get(client)
@@ -384,17 +387,9 @@ class Run:
         if late or self.lost_updates:
             return done if late else lost
         if self.nobody_in:
-            waited = seconds(total(self.nobody_in))
-            return Text(
-                f"Nobody got in for {waited}: the lock belonged to a client that was gone.",
-                f"{waited} 内没有人能进入：锁属于一个已经不在的客户端。",
-            )
-        stuck = [client for client in self.clients if self.stuck(client)]
-        if stuck:
-            waited = seconds(max(end - start for one in stuck for start, end in self._waits_in_vain(one)))
-            return Text(f"Nobody got in for {waited}.", f"{waited} 内没有人能进入。")
+            return self._nobody_got_in()
         if not self.told:
-            return Text("Never two at work.", "始终只有一个在工作。")
+            return self._let_in_after_a_death() or Text("Never two at work.", "始终只有一个在工作。")
         end = (
             Text("its late write was refused", "它迟到的写入被拒绝")
             if refused
@@ -410,6 +405,35 @@ class Run:
             f"Never two at work: the holder lost its lease, and {end.en}.",
             f"始终只有一个在工作：持有者失去租约，{end.zh}。",
         )
+
+    def _nobody_got_in(self) -> Text:
+        waited = seconds(total(self.nobody_in))
+        if intersect(self.nobody_in, union(*(self.abandoned(client) for client in self.clients))):
+            return Text(
+                f"Nobody got in for {waited}: the lock belonged to a client that was gone.",
+                f"{waited} 内没有人能进入：锁属于一个已经不在的客户端。",
+            )
+        if intersect(self.nobody_in, union(lease.span for lease in self.leases)):
+            return Text(
+                f"Nobody got in for {waited}, although nobody was at work.",
+                f"{waited} 内没有人能进入，尽管没有人在工作。",
+            )
+        return Text(f"Nobody got in for {waited}.", f"{waited} 内没有人能进入。")
+
+    def _let_in_after_a_death(self) -> Text | None:
+        """How long after the death of a holder the next one was let in; None if no holder died."""
+        for fault in self.faults:
+            died = fault.span[0]
+            if fault.what != "killed" or not covers(self.belief.get(fault.process, []), died):
+                continue
+            others = (one for one in self.records if one.call == "grant" and one.process != fault.process)
+            if entered := next((one.time for one in others if one.time > died), None):
+                after = seconds(entered - died)
+                return Text(
+                    f"Never two at work; the next one got in {after} after the death of {fault.process}.",
+                    f"始终只有一个在工作；{fault.process} 死去 {after} 之后，下一个进入。",
+                )
+        return None
 
 
 def seconds(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -62,7 +63,8 @@ class Sample(Scenario):
     programs: ClassVar[Mapping[str, Callable[[Me], None]]] = {"naive": nothing, "ours": nothing}
 
     def __init__(self, number: int, name: str, title: Text, **data: Any) -> None:
-        self.__dict__.update(number=number, name=name, title=title, **data)
+        for field, value in {"number": number, "name": name, "title": title, **data}.items():
+            setattr(self, field, value)
 
     def play(self, stage: Stage) -> None:
         raise NotImplementedError
@@ -89,9 +91,7 @@ def judged(scenario: Scenario, records: Iterable[Record], ttl: float = 1.0) -> R
 
 
 def in_run(name: str, records: Iterable[Record]) -> list[Record]:
-    return [
-        Record(**{**{slot: getattr(one, slot) for slot in one.__slots__}, "run": name}) for one in records
-    ]
+    return [replace(one, run=name) for one in records]
 
 
 def caption(run: str, en: str, zh: str, **at: str) -> Caption:
@@ -322,7 +322,7 @@ def soak_records(grants: int = 3000, clients: int = 24, seed: int = 1) -> list[R
                 record(time + 0.4, "network", "fault", "ok", attempt=str(number), error=fault),
             ]
         time += lasts + 0.003
-    late = next(one for one in found if one.call == "accept" and one.time > time * 0.7)
+    late = next(one for one in found if one.call == "accept" and one.time > time * 0.5)
     found.append(record(late.time + 1.5, "resource", "accept", holder=late.holder, token=late.token))
     return found
 

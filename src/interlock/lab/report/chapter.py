@@ -12,7 +12,8 @@ from interlock.lab.report.entry import Entry, is_crowded
 from interlock.lab.report.listing import listings
 from interlock.lab.report.picture import Picture
 from interlock.lab.report.table import table
-from interlock.lab.report.words import both, run_name, sign
+from interlock.lab.report.words import both, run_name, sign, version_name
+from interlock.lab.scenario import Link
 from interlock.lab.texts import Text
 
 CROWDED = Text(
@@ -29,7 +30,7 @@ MERGED = Text(
 def chapter(entry: Entry) -> str:
     """The whole section of one scenario."""
     result = entry.result
-    if result.skipped:
+    if result.skipped or result.failure:
         return f'<article id="{entry.anchor}">{head(entry)}{skipped(entry)}{links(entry)}</article>'
     panels = "".join(panel(entry, run) for run in entry.runs)
     numbers = chart(entry)
@@ -41,7 +42,7 @@ def chapter(entry: Entry) -> str:
 
 def head(entry: Entry) -> str:
     scenario = entry.result.scenario
-    needs = f" · {escape(scenario.needs)}" if scenario.needs else ""
+    needs = f" · {escape(scenario.needs)}" if scenario.needs not in ("", "none") else ""
     return (
         f'<header><p class="eyebrow">{scenario.number} · {escape(scenario.name)}{needs}</p>'
         f'<h2>{both(scenario.title)}</h2><p class="story">{both(scenario.story)}</p>'
@@ -64,7 +65,7 @@ def meta(entry: Entry) -> str:
         facts.append(
             both(Text(f"{by} times slower, because the machine was busy", f"机器繁忙，放慢 {by} 倍"))
         )
-    facts += [escape(version) for version in result.versions]
+    facts += [escape(version_name(version)) for version in result.versions]
     if result.took:
         facts.append(both(Text(f"took {seconds(result.took)}", f"用时 {seconds(result.took)}")))
     told = " · ".join(facts)
@@ -76,8 +77,8 @@ def meta(entry: Entry) -> str:
 def skipped(entry: Entry) -> str:
     result = entry.result
     remedy = f" <code>apt-get install {escape(result.missing)}</code>" if result.missing else ""
-    told = both(Text("Not played", "未运行"))
-    return f'<p class="skipped"><b>{told}</b>: {escape(result.skipped)}{remedy}</p>'
+    told = both(Text("Broke off", "中断") if result.failure else Text("Not played", "未运行"))
+    return f'<p class="skipped"><b>{told}</b>: {escape(result.failure or result.skipped)}{remedy}</p>'
 
 
 def panel(entry: Entry, run: Run) -> str:
@@ -126,13 +127,17 @@ def pictures(entry: Entry, run: Run, title: Text) -> str:
 
 def links(entry: Entry) -> str:
     """Something to read on, and the way back."""
-    items = "".join(
-        f'<li><a href="{escape(link.url)}" rel="noreferrer">{escape(link.title)}</a></li>'
-        for link in entry.result.scenario.links
-    )
+    items = "".join(f"<li>{reference(link)}</li>" for link in entry.result.scenario.links)
     read = (
         f'<h3 class="small">{both(Text("Read on", "延伸阅读"))}</h3><ul class="links">{items}</ul>'
         if items
         else ""
     )
     return f'{read}<p class="small"><a href="#matrix">↑ {both(Text("all scenarios", "全部场景"))}</a></p>'
+
+
+def reference(link: Link) -> str:
+    """A link to another site; an address that is not of the web stays words."""
+    if not link.url.startswith(("https://", "http://")):
+        return escape(link.title)
+    return f'<a href="{escape(link.url)}" rel="noreferrer">{escape(link.title)}</a>'

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from interlock.lab.judge import Fault, Run, seconds
 from interlock.lab.report.canvas import RIGHT, Canvas, Layout
-from interlock.lab.report.picture import FOOT, HEAD, axis
+from interlock.lab.report.picture import FOOT, HEAD, axis, bands
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import fault_word
-from interlock.lab.spans import Span, Spans, union
+from interlock.lab.spans import Span, union
 from interlock.lab.texts import Language, Text
 from interlock.testing.history import Record
 
@@ -149,7 +149,7 @@ class CrowdPicture:
 
     def inner(self) -> str:
         """All that is drawn, without the element around it."""
-        return "".join((axis(self.canvas, self.bottom), self.bands(), *self.parts))
+        return "".join((axis(self.canvas, self.bottom), self.drawn_bands(), *self.parts))
 
     def svg(self, title: Text) -> str:
         """The picture as an element of the page."""
@@ -229,15 +229,11 @@ class CrowdPicture:
                 self.parts.append(self.canvas.at(time, element("use", href=f"#m-{rarity.shape}", y=float(y))))
                 last = x
 
-    def bands(self) -> str:
+    def drawn_bands(self) -> str:
         """Red is drawn at least three pixels wide, because one moment of harm in an hour must be seen."""
         parts = list[str]()
         pixel = self.canvas.end / self.layout.width
-        bands: tuple[tuple[str, Spans], ...] = (
-            ("yellow", self.run.wrong_without_harm),
-            ("red", self.run.harm),
-        )
-        for kind, spans in bands:
+        for kind, spans in bands(self.run):
             for start, end in union([(a, max(b, a + 3 * pixel)) for a, b in spans]):
                 parts.append(self.canvas.bar(f"band {kind}", (start, end), 40, self.y - 40, rx=None))
                 parts.append(self.canvas.bar(f"roof {kind}", (start, end), 38, 4, rx=None))

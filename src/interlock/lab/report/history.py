@@ -42,6 +42,7 @@ class Kept:
     versions: tuple[str, ...] = ()
     skipped: str = ""
     missing: str = ""
+    failure: str = ""
     records: list[Record] = field(default_factory=list[Record])
 
     def runs(self) -> dict[str, Run]:
@@ -60,6 +61,7 @@ class Kept:
             versions=self.versions,
             skipped=self.skipped,
             missing=self.missing,
+            failure=self.failure,
         )
 
 
@@ -102,14 +104,14 @@ def _head(result: Result) -> dict[str, Any]:
     said = {
         "scenario": result.scenario.name, "ttl": ttl, "seed": result.seed, "took": result.took,
         "stretch": result.stretch, "versions": list(result.versions), "skipped": result.skipped,
-        "missing": result.missing,
+        "missing": result.missing, "failure": result.failure,
     }  # fmt: skip
     return {name: value for name, value in said.items() if value not in ("", [])}
 
 
 def _kept(said: dict[str, Any]) -> Kept:
     kept = Kept(**{**said, "versions": tuple(said.get("versions", ()))})
-    for name in ("scenario", "skipped", "missing"):
+    for name in ("scenario", "skipped", "missing", "failure"):
         if not isinstance(getattr(kept, name), str):
             raise ValueError(f"{name} must be a text")
     for name in (*NUMBERS, "seed"):

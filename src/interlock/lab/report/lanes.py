@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from interlock.lab.judge import SHORT_BAND, Fault, Run, seconds
-from interlock.lab.report.canvas import Canvas
+from interlock.lab.report.canvas import Canvas, text_width
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import STORE_NAMES, fault_word, short_token, tokens_of
 from interlock.lab.spans import Span, subtract
@@ -83,12 +83,15 @@ class Lanes:
 
     def draw_faults(self) -> None:
         """Faults that overlap stand below each other."""
-        rows: list[float] = []  # when the last fault of each row ends
+        rows: list[float] = []  # where the last fault of each row ends, with its words
         places: list[tuple[Fault, int]] = []
         for fault in self.run.faults:
-            row = next((index for index, end in enumerate(rows) if end <= fault.span[0]), len(rows))
+            start = self.canvas.x(fault.span[0])
+            row = next((index for index, end in enumerate(rows) if end <= start), len(rows))
             row = min(row, MOST_FAULT_ROWS - 1)
-            rows[row : row + 1] = [fault.span[1]]
+            words = text_width(f"{fault.process} {fault.what}", 12) + 12
+            end = self.canvas.x(fault.span[1])
+            rows[row : row + 1] = [end if end - start > words else end + words]
             places.append((fault, row))
         if not places:
             return

@@ -9,6 +9,7 @@ from interlock.lab.report.charts import amount, bound_of, known_measures, rows_o
 from interlock.lab.report.crowd import Windows
 from interlock.lab.report.entry import MOST_CLIENTS, Entry
 from interlock.lab.report.lanes import COLOURS, FEW_CLIENTS
+from interlock.lab.report.picture import bands
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import both, run_name, sign
 from interlock.lab.scenario import RUN_NAMES, Outcome
@@ -31,9 +32,10 @@ def row(entry: Entry) -> str:
     told = f"{scenario.number} · {scenario.name}"
     link = f'<a href="#{entry.anchor}">{both(scenario.title)}</a>'
     title = f'<th scope="row">{link}<small>{escape(told)}</small></th>'
-    if result.skipped:
+    if result.skipped or result.failure:
         remedy = f" <code>{escape(result.missing)}</code>" if result.missing else ""
-        why = f"{both(Text('not played', '未运行'))}: {escape(result.skipped)}{remedy}"
+        told = both(Text("broke off", "中断") if result.failure else Text("not played", "未运行"))
+        why = f"{told}: {escape(result.failure or result.skipped)}{remedy}"
         return f'<tr>{title}<td colspan="{len(RUN_NAMES)}" class="none">{why}</td></tr>'
     return f"<tr>{title}{''.join(cell(entry, name) for name in RUN_NAMES)}</tr>"
 
@@ -61,8 +63,7 @@ def mini(entry: Entry, run: Run) -> str:
         return mini_crowd(entry, run)
     step = 15.0 if len(run.clients) <= FEW_CLIENTS else 6.0
     height = 4 + step * len(run.clients)
-    bands = ("yellow", run.wrong_without_harm), ("vain", run.nobody_in), ("red", run.harm)
-    parts = [_bar(entry, f"band {kind}", span, 0, height) for kind, spans in bands for span in spans]
+    parts = [_bar(entry, f"band {kind}", span, 0, height) for kind, spans in bands(run) for span in spans]
     for index, client in enumerate(run.clients):
         y = 2 + step * index
         colour = f"c{index % COLOURS}"

@@ -14,7 +14,7 @@ from interlock.lab.report.entry import Entry, entries
 from interlock.lab.report.figure import definitions, style
 from interlock.lab.report.history import write_history
 from interlock.lab.report.matrix import matrix, strip
-from interlock.lab.report.words import both
+from interlock.lab.report.words import both, version_name
 from interlock.lab.scenario import Outcome, Result
 from interlock.lab.texts import Language, Text
 
@@ -94,7 +94,7 @@ def languages(language: Language) -> str:
 
 def front(shown: Sequence[Entry], made: datetime, machine: str, history: str) -> str:
     """What was played, when, where and on what, and how it ended."""
-    versions = dict.fromkeys(version for entry in shown for version in entry.result.versions)
+    versions = dict.fromkeys(version_name(one) for entry in shown for one in entry.result.versions)
     when = made.strftime("%Y-%m-%d %H:%M %Z").strip()
     about = [when, machine, *versions]
     facts = " · ".join(escape(fact) for fact in about if fact)

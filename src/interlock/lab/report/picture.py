@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from interlock.lab.judge import Run, seconds
+from interlock.lab.judge import SHORT_BAND, Run, seconds
 from interlock.lab.report.canvas import Canvas, Layout, text_width
 from interlock.lab.report.lanes import Lanes
 from interlock.lab.report.marks import Marks
 from interlock.lab.report.svg import element, number
-from interlock.lab.spans import Span, Spans, intersect, total
+from interlock.lab.spans import Span, Spans, intersect, subtract, total
 from interlock.lab.texts import Language, Text
 
 HEAD = 48.0  # pixels above the lanes, for the numbers of captions and the names of bands
@@ -86,8 +86,7 @@ class Picture:
         return element("g", *parts, kind="bands") if parts else ""
 
     def kinds(self) -> tuple[tuple[str, Spans], ...]:
-        run = self.run
-        return ("yellow", run.wrong_without_harm), ("vain", run.nobody_in), ("red", run.harm)
+        return bands(self.run)
 
     def tags(self) -> str:
         """The names of bands. The longest bands come first, and one that has no room stays without a name."""
@@ -102,7 +101,7 @@ class Picture:
                 place = (start - width, start) if ends else (start, start + width)
                 if ends:  # it begins with its band, or ends with the picture
                     place = self.layout.width - width, float(self.layout.width)
-                wide_enough = kind != "yellow" or self.canvas.length(span) > width * 0.9
+                wide_enough = kind in ("red", "vain") or self.canvas.length(span) > width * 0.9
                 if wide_enough and not intersect(taken, [place]):
                     taken.append(place)
                     x, anchor = (self.layout.width - start, "end") if ends else (0.0, None)
@@ -116,7 +115,7 @@ class Picture:
             return Text("late, no harm", "迟了，无害")
         if kind == "vain":
             return Text(f"nobody gets in · {length}", f"没有人能进入 · {length}")
-        if intersect([span], self.run.two_at_work):
+        if kind == "red":
             return Text(f"two at work · {length}", f"两者同时工作 · {length}")
         return Text("late write accepted", "接受了迟到的写入")
 
@@ -137,6 +136,17 @@ class Picture:
                 )
             )
         return "".join(parts)
+
+
+def bands(run: Run) -> tuple[tuple[str, Spans], ...]:
+    """The bands of a run by their kind, the worst last, as the verdict counts them."""
+    alone = [span for span in subtract(run.harm, run.two_at_work) if total([span]) > SHORT_BAND]
+    return (
+        ("yellow", run.wrong_without_harm),
+        ("vain", run.nobody_in),
+        ("red alone", alone),
+        ("red", intersect(run.harm, run.two_at_work)),
+    )
 
 
 def axis(canvas: Canvas, bottom: float) -> str:

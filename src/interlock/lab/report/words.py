@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 
@@ -71,6 +72,11 @@ _ERRORS: dict[str, str] = {  # what faults and leases are called in Chinese; oth
     "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃",
 }  # fmt: skip
 
+_PRODUCTS = {
+    "redis": "Redis", "valkey": "Valkey", "etcd": "etcd", "zookeeper": "ZooKeeper", "postgres": "PostgreSQL",
+    "mariadb": "MariaDB", "mysql": "MySQL", "sqlite": "SQLite",
+}  # fmt: skip
+
 STORE_NAMES = ("store", "")
 """Names of a store that say nothing: there is only one."""
 
@@ -134,6 +140,13 @@ def sentence(record: Record) -> Text:
     en = pattern.en.format(**fields, error=error.en, until=until.en)
     zh = pattern.zh.format(**fields, error=error.zh, until=until.zh)
     return Text(en.rstrip(": "), zh.rstrip("： "))
+
+
+def version_name(text: str) -> str:
+    """The product and its number, from what a server says about its own version."""
+    number = re.search(r"\d+(?:\.\d+)+", text)
+    product = next((name for word, name in _PRODUCTS.items() if word in text.lower()), "")
+    return f"{product} {number.group()}" if number and product else text
 
 
 def short_token(token: int, tokens: Iterable[int]) -> str:
