@@ -27,6 +27,16 @@ def _from(module: str, name: str, *args: Any, **options: Any) -> Callable[[], An
     return make
 
 
+def _clocked_nodes() -> Any:
+    """Five servers whose clocks can be moved."""
+    from interlock.testing.servers.clock import ClockedServer
+    from interlock.testing.servers.redlock import Servers
+
+    nodes = Servers(0)
+    nodes.all += [ClockedServer(*DURABLE) for _ in range(5)]
+    return nodes
+
+
 KINDS: dict[str, Kind] = {
     "none": Kind(lambda: None, (), "", ""),
     "redis": Kind(_from("redis", "Server"), ("redis-server",), "redis", "redis-server"),
@@ -37,6 +47,7 @@ KINDS: dict[str, Kind] = {
     "sentinel": Kind(_from("sentinel", "SentinelSet"), ("redis-server",), "redis", "redis-server"),
     "redlock": Kind(_from("redlock", "Servers", 5, *DURABLE), ("redis-server",), "redis", "redis-server"),
     "redlock-forgetful": Kind(_from("redlock", "Servers", 5), ("redis-server",), "redis", "redis-server"),
+    "redlock-clock": Kind(_clocked_nodes, ("redis-server", "gcc", "libc6-dev"), "redis", "redis-server"),
     "zookeeper": Kind(
         _from("zookeeper", "Ensemble"), ("default-jre-headless", "zookeeper"), "zookeeper", "zookeeper"
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.lab.judge import Run
 from interlock.lab.scenario import Scenario
 from interlock.lab.stage import Stage
 from interlock.lab.witness import redis_key
@@ -29,19 +28,3 @@ class RedisScenario(Scenario):
     def watch(self, stage: Stage) -> None:
         """Write down what the key says from now on."""
         stage.witness(redis_key(stage.servers.port, KEY, stage.ttl))
-
-
-class HeldForEver(RedisScenario):
-    """A holder is gone and its key stays: B asks for three ttls, and gets in only if the lock lapses."""
-
-    def let_b_try(self, stage: Stage, b: WorkerProcess) -> None:
-        """Let B ask, and wait until it is granted or three ttls have passed."""
-        b.go()
-        if stage.granted_within("B", 3.0):
-            stage.finish(b)
-
-    def naive_failed(self, run: Run) -> bool | None:
-        return run.stuck("B") and not run.granted("B")
-
-    def ours_survived(self, run: Run) -> bool | None:
-        return run.granted("B") and not run.late_writes()

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from interlock._support import clock
@@ -61,7 +62,7 @@ def _play(scenario: Scenario, run: str, ttl: float, result: Result, watching: Wa
         except AssertionError as error:  # a fact that did not come, or a client that ended
             failure = str(error) or repr(error)
         finally:
-            stage.close()
+            stage.close()  # before the servers: their witnesses would complain
         result.runs[run] = seen = Run(run, stage.history(), ttl)
     if failure:
         told = Text(f"The run broke off: {failure}", f"运行中断：{failure}")
@@ -87,10 +88,13 @@ def _servers(kind: Kind) -> Any:
 def versions(needs: str) -> tuple[str, ...]:
     """The versions of the servers of a kind, as their programs tell them."""
     program = KINDS[needs].program
+    if needs == "zookeeper":
+        jars = [path.resolve().stem for path in Path("/usr/share/java").glob("zookeeper.jar")]
+        return (jars[0].replace("-", " ").replace("zookeeper", "ZooKeeper"),) if jars else ()
     if not program:
         return ()
     with suppress(OSError, subprocess.SubprocessError, ServerMissing):
-        path = find_program(program, "", "/usr/lib/postgresql/*/bin/postgres")
+        path = find_program(program, "", f"/usr/lib/postgresql/*/bin/{program}")
         told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10)
         return ((told.stdout or told.stderr).strip().splitlines()[0],)
     return ()

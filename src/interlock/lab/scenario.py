@@ -115,6 +115,9 @@ class Scenario(ABC):
     """The names of the numbers that a run measures; captions may use them."""
     takes: ClassVar[float] = 5.0
     """About how many seconds all runs take together on a quiet machine."""
+    naive_fails: ClassVar[bool] = True
+    """False where the point is not that the naive lock breaks, but what both do; then `naive_failed` says
+    whether it behaved as the story tells."""
     guarded: ClassVar[tuple[str, ...]] = (GUARDED,)
     """The runs in which the resource checks tokens."""
 

@@ -303,7 +303,8 @@ def conclusion(result: Result, language: Language, output: Output) -> list[str]:
     for name, finding in result.findings.items():
         style, english = MARKS[finding.outcome]
         mark = Text(english, MARKS_ZH[finding.outcome])
-        if name == NAIVE and finding.outcome is Outcome.AS_EXPECTED:
+        fails = name == NAIVE and result.scenario.naive_fails
+        if fails and finding.outcome is Outcome.AS_EXPECTED:
             mark = Text("fails as expected", "如预期失败")
         head = f"{RUN_NAMES[name].in_language(language)}: "
         shown = output.paint(f"[{mark.in_language(language)}]", style)

@@ -61,7 +61,7 @@ class Stage:
         self._keep(Record(clock.now() if at is None else at, process, call, kind, run=self.run, **said))
 
     def _hear(self, name: str, said: dict[str, Any]) -> None:
-        self._keep(Record(process=name, run=self.run, **said))
+        self._keep(Record(process=said.pop("process", name), run=self.run, **said))
 
     def _keep(self, record: Record) -> None:
         with self._mutex:

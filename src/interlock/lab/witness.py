@@ -8,7 +8,8 @@ earlier.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -30,6 +31,16 @@ class Held(NamedTuple):
 
 
 Look = Callable[[], Held | None]
+
+
+class View:
+    """A way to look that has a connection to be closed."""
+
+    def __init__(self, look: Look, close: Callable[[], object]) -> None:
+        self._look, self.close = look, close
+
+    def __call__(self) -> Held | None:
+        return self._look()
 
 
 class Witness(threading.Thread):
@@ -70,6 +81,8 @@ class Witness(threading.Thread):
     def stop(self) -> None:
         self._over.set()
         self.join()
+        if isinstance(self._look, View):
+            self._look.close()
 
 
 def redis_key(port: int, key: str, ttl: float, host: str = "127.0.0.1") -> Look:
@@ -97,16 +110,41 @@ def redis_key(port: int, key: str, ttl: float, host: str = "127.0.0.1") -> Look:
     return look
 
 
+def redis_majority(ports: Sequence[int], key: str, ttl: float) -> Look:
+    """Ask all servers of a quorum: the holder is whoever stands on most of them."""
+    nodes = [redis_key(port, key, ttl) for port in ports]
+
+    def look() -> Held | None:
+        found = list[Held]()
+        for node in nodes:
+            with suppress(Exception):  # a node that is away has no vote
+                if held := node():
+                    found.append(held)
+        holders = Counter(held.holder for held in found)
+        for holder, votes in holders.items():
+            if votes > len(nodes) // 2:
+                own = sorted((held for held in found if held.holder == holder), key=lambda held: -held.left)
+                last = own[len(nodes) // 2]  # when this one lapses, no majority is left
+                return Held(holder, last.left, 0.0, last.token)
+        return None
+
+    return look
+
+
 def store_of(url: str, key: str) -> Look:
     """Ask any store of interlock, as an operator would; the holder is named by its claim."""
     import interlock
 
     client = interlock.connect(url)
+    with suppress(InterlockError):
+        client.inspect(key)  # connected before the first client asks
 
     def look() -> Held | None:
         with suppress(InterlockError):
             for standing in client.inspect(key).holders:
-                return Held(standing.id, standing.lapses_in, standing.age, standing.token)
+                # Where a session keeps the claim, nobody else can tell when it would lapse.
+                left = 0.0 if client.traits.lapses == "session" else standing.lapses_in
+                return Held(standing.id, left, token=standing.token)
         return None
 
-    return look
+    return View(look, client.close)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from interlock.lab.resource import ResourceClient
 from interlock.testing.history import Kind
 
 if TYPE_CHECKING:
-    import redis
+    from redis import Redis
 
     import interlock
 
@@ -57,21 +57,47 @@ class Me:
         """The URL of the deployment, for interlock."""
         return str(self.settings["url"])
 
-    def redis(self, port: int | None = None, *, timeout: float | None = None) -> redis.Redis:
+    def redis(self, port: int | None = None, *, timeout: float | None = None) -> Redis:
         """A redis-py client that is connected and never retries; by default of the only server."""
-        import redis
+        server = self._client(self.settings["port"] if port is None else port, timeout)
+        server.ping()  # a later fault of the network must not hit the handshake
+        return server
+
+    def _client(self, port: int, timeout: float | None) -> Redis:
+        from redis import Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-        server = redis.Redis(
-            host=self.settings.get("host", "127.0.0.1"),
-            port=self.settings["port"] if port is None else port,
-            decode_responses=True,
-            retry=Retry(NoBackoff(), 0),
-            **options,
-        )
-        server.ping()  # a later fault of the network must not hit the handshake
+        host = self.settings.get("host", "127.0.0.1")
+        return Redis(host, port, decode_responses=True, retry=Retry(NoBackoff(), 0), **options)
+
+    def nodes(self, *, timeout: float | None = 0.1) -> list[Redis]:
+        """Clients of all servers of a quorum, connected to those that can be reached."""
+        from redis import RedisError
+
+        found: list[Redis] = []
+        for port in self.settings["ports"]:
+            client = self._client(port, timeout)
+            with suppress(RedisError):
+                client.ping()
+            found.append(client)
+        return found
+
+    def zookeeper(self) -> Any:
+        """A KazooClient that is connected, with a session as long as the ttl."""
+        from kazoo.client import KazooClient
+
+        server = KazooClient(self.settings["hosts"], timeout=self.ttl)
+        server.start()
+        return server
+
+    def etcd(self) -> Any:
+        """One member of etcd, by its JSON gateway."""
+        from interlock.lab.etcd_scenario import Etcd
+
+        server = Etcd(self.settings["port"], timeout=self.ttl)
+        server.get(KEY)
         return server
 
     def interlock(self, **options: Any) -> interlock.Client:
@@ -80,7 +106,8 @@ class Me:
 
         options.setdefault("ttl", self.ttl)
         client = interlock.connect(self.url, **options)
-        client.inspect(KEY)
+        with suppress(InterlockError):  # of a store that is meant to be away
+            client.inspect(KEY)
         return client
 
     # -- the resource ----------------------------------------------------------------------------
@@ -93,6 +120,16 @@ class Me:
         """Write the counter; with a token, the resource may raise `StaleToken`."""
         line = self._line()
         self._resource.write(counter, token, value, holder=self.name, line=line)
+
+    def wrote(self, value: int, token: int = 0, *, checked: str = "") -> None:
+        """The program has written to a resource of its own, and was not refused; `checked`: how it could be."""
+        said = {"process": "resource", "holder": self.name, "value": value, "token": token}
+        self._say("accept", "ok", attempt=checked, **said)
+
+    def was_refused(self, value: int, token: int = 0, why: object = "") -> None:
+        """The program has tried to write to a resource of its own, which refused."""
+        said = {"process": "resource", "holder": self.name, "value": value, "token": token}
+        self._say("accept", "fail", error=str(why), **said)
 
     def think(self, seconds: float | None = None) -> None:
         """Work for a while; how long is the scenario's choice for this client."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from interlock.lab.redis_scenario import HeldForEver
+from interlock.lab.held_for_ever import HeldForEver
+from interlock.lab.redis_scenario import RedisScenario
 from interlock.lab.scenario import Caption
 from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
@@ -28,7 +29,7 @@ def ours(me: Me) -> None:
         me.add_one(lease.token)
 
 
-class CrashBeforeDel(HeldForEver):
+class CrashBeforeDel(HeldForEver, RedisScenario):
     number = 2
     name = "crash-before-del"
     title = Text("The holder dies, and its key stays", "持有者死了，键还在")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from interlock.lab.redis_scenario import HeldForEver
+from interlock.lab.held_for_ever import HeldForEver
+from interlock.lab.redis_scenario import RedisScenario
 from interlock.lab.scenario import Caption
 from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
@@ -31,7 +32,7 @@ def ours(me: Me) -> None:
         me.add_one(lease.token)
 
 
-class ExpireLostClient(HeldForEver):
+class ExpireLostClient(HeldForEver, RedisScenario):
     number = 4
     name = "expire-lost-client"
     title = Text("The expiry that is never set", "从未设置的过期时间")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from interlock.lab.redis_scenario import HeldForEver
+from interlock.lab.held_for_ever import HeldForEver
+from interlock.lab.redis_scenario import RedisScenario
 from interlock.lab.scenario import Caption
 from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
@@ -31,7 +32,7 @@ def ours(me: Me) -> None:
         me.add_one(lease.token)
 
 
-class ExpireLostServer(HeldForEver):
+class ExpireLostServer(HeldForEver, RedisScenario):
     number = 6
     name = "expire-lost-server"
     title = Text("The server crashes between SETNX and EXPIRE", "服务器在 SETNX 与 EXPIRE 之间崩溃")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from interlock.lab.redis_scenario import HeldForEver
+from interlock.lab.held_for_ever import HeldForEver
+from interlock.lab.redis_scenario import RedisScenario
 from interlock.lab.scenario import Caption
 from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
@@ -60,7 +61,7 @@ def in_thread(work: object) -> None:
     thread.join()
 
 
-class WatchdogForTheDead(HeldForEver):
+class WatchdogForTheDead(HeldForEver, RedisScenario):
     number = 10
     name = "watchdog-for-the-dead"
     title = Text("The watchdog that renews for the dead", "为死者续约的看门狗")
