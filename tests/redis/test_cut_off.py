@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from uuid import uuid4
@@ -97,6 +97,38 @@ def assert_writes_wait_for_replicas(url: str, face: Face, deaf: Any) -> None:
         asyncio.run(main())
 
 
+def assert_removals_wait_for_replicas(url: str, face: Face, deaf: Any) -> None:
+    """An eviction, and a release that leaves a `min_hold`, are told as uncertain if a failover may undo them."""
+
+    async def over(client: Any) -> None:
+        async def answer(value: Any) -> Any:
+            return await value if asyncio.iscoroutine(value) else value
+
+        await answer(client.lock("x").acquire())
+        short, plain = client.lock("m", min_hold=60.0), client.lock("p")
+        await answer(short.acquire())
+        await answer(plain.acquire())
+        with deaf():
+            with pytest.raises(
+                StoreUnavailable, match=r"replicas wanted .* the eviction may have been applied"
+            ):
+                await answer(client.evict("x", reason="a test"))
+            with pytest.raises(StoreUnavailable, match="asked again in the background"):
+                await answer(short.release())
+            await answer(plain.release())  # a failover that undoes it costs a ttl, and no promise
+        assert (await answer(client.inspect("m"))).holders
+        await answer(client.close())
+
+    if face == "sync":
+        drive(over(interlock.connect(url)))
+    else:
+
+        async def main() -> None:
+            await over(aio.connect(url))
+
+        asyncio.run(main())
+
+
 class TestReplicas:
     @pytest.mark.parametrize("face", FACES)
     def test_a_lease_that_replicas_do_not_confirm_is_lost_within_one_ttl(
@@ -115,6 +147,29 @@ class TestReplicas:
         """Of registers and whatever is made of them: told, as a failover may take it back."""
         guarded.await_attached(2)
         assert_writes_wait_for_replicas(url_of(guarded, replicas="majority"), face, guarded.deaf)
+
+    @pytest.mark.parametrize("face", ["sync", "async"])
+    def test_an_eviction_and_a_min_hold_that_replicas_do_not_confirm_are_told(
+        self, guarded: SentinelSet, face: Face
+    ) -> None:
+        guarded.await_attached(2)
+        assert_removals_wait_for_replicas(url_of(guarded, replicas="majority"), face, guarded.deaf)
+
+    def test_a_min_hold_that_is_repeated_waits_for_the_replicas_again(self, guarded: SentinelSet) -> None:
+        """By another connection, too, which has written nothing by itself."""
+        guarded.await_attached(2)
+        client = interlock.connect(url_of(guarded, replicas="majority"))
+        store, lease = client._core.store, client.lock("m").acquire_or_raise()
+        with guarded.deaf():
+            for _ in range(2):
+                with pytest.raises(
+                    StoreUnavailable, match="0 of the 1 replicas wanted confirmed the min_hold"
+                ):
+                    drive(store.release("m", lease.id, 60.0, PATIENCE))
+                drive(store._wait_transport._replace(store._wait_transport._now[0]))  # type: ignore[attr-defined]
+        guarded.await_attached(2)
+        assert drive(store.release("m", lease.id, 60.0, PATIENCE)) is False
+        client.close()
 
     def test_a_write_that_is_repeated_waits_for_the_replicas_again(self, guarded: SentinelSet) -> None:
         """By another connection, too, which has written nothing by itself."""
@@ -318,7 +373,10 @@ class TestCluster:
         cluster.await_followed()
 
     @pytest.mark.parametrize("face", ["sync", "async"])
-    def test_a_write_that_replicas_do_not_confirm_may_have_been_applied(self, face: Face) -> None:
+    @pytest.mark.parametrize("judge", [assert_writes_wait_for_replicas, assert_removals_wait_for_replicas])
+    def test_what_replicas_do_not_confirm_may_have_been_applied(
+        self, judge: Callable[[str, Face, Any], None], face: Face
+    ) -> None:
         cluster, prefix = clusters.steady(), f"{uuid4().hex}:"
 
         @contextmanager
@@ -329,7 +387,7 @@ class TestCluster:
                 yield
 
         cluster.await_followed()
-        assert_writes_wait_for_replicas(cluster.url(prefix, replicas="majority"), face, deaf)
+        judge(cluster.url(prefix, replicas="majority"), face, deaf)
         until(cluster.with_source)
         cluster.await_followed()
 

@@ -1,13 +1,14 @@
-"""A store whose grants, renewals and writes of registers count only once enough replicas have them
-(`replicas=`): WAIT, on the connection of the write.
+"""A store whose grants, renewals, evictions and writes of registers count only once enough replicas have them
+(`replicas=`): WAIT, on the connection of the write. So do releases that leave a `min_hold`; any other release
+may be lost, since the claim then lapses.
 
 If too few replicas confirm a grant in time, it does not count and the caller is told. The caller either asks
 again under the same id, which waits for the replicas again, or gives up and takes its claim back. This
 promises that a failover to any replica that confirmed keeps the grant. It does not promise that Redis
 promotes such a replica.
 
-If too few confirm the write of a register, the caller is told that it may have been applied: it cannot be
-taken back, since others may have read it.
+If too few confirm the write of a register, or an eviction, the caller is told that it may have been applied:
+it cannot be taken back, since others may have read it, or may hold. A release is repeated by the keeper.
 
 If too few confirm a renewal, it counts as unanswered, and the lease ends by its own clock. Otherwise a holder
 that is cut off together with its master would hold on, while another is granted the lock by the replica that
@@ -22,6 +23,7 @@ from typing import Any, Literal, cast
 
 from interlock.backends.redis.address import Route
 from interlock.backends.redis.errors import reply_error, understood
+from interlock.backends.redis.pubsub.waiters import queue
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire import packing
@@ -45,7 +47,7 @@ wait for a count.
 
 
 class TooFewReplicas(Exception):
-    """Fewer replicas than wanted confirmed a grant."""
+    """Fewer replicas than wanted confirmed a grant, an eviction or a `min_hold`."""
 
     def __init__(self, reply: Any, confirmed: int, wanted: int) -> None:
         super().__init__(confirmed, wanted)
@@ -97,7 +99,7 @@ def enough(wanted: Replicas, replicas: int) -> int:
 
 
 class ReplicatedStore(RedisStore):
-    """Claims, renewals and writes that count only once enough replicas have them."""
+    """Claims, renewals, evictions and writes that count only once enough replicas have them."""
 
     _replicated = True
 
@@ -176,12 +178,50 @@ class ReplicatedStore(RedisStore):
             WRITE_CONFIRMED, body, timeout, wanted, replica_timeout(timeout), again=False
         )
         if understood(self._label, packing.written, reply)[0] and confirmed < wanted:
-            raise StoreUnavailable(
-                f"{confirmed} of the {wanted} replicas wanted confirmed the change in time; see INFO "
-                "replication "
-                f"on {self._label}"
-            )
+            raise self._unconfirmed("the change", confirmed, wanted)
         return reply
+
+    async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
+        until = self._runtime.now() + timeout
+        wanted = await self._wanted(call.by_hash + body, timeout, False)
+        timeout = max(0.001, until - self._runtime.now())
+        try:
+            reply, confirmed = await self._run_and_wait(
+                call, body, timeout, wanted, replica_timeout(timeout), again=False
+            )
+        except StoreUnavailable:
+            self._listener.wake(queue(resource))
+            raise
+        removed, told, _ = understood(self._label, packing.evicted, resource, reply)
+        if removed and confirmed < wanted:
+            self._notify(told)
+            raise self._unconfirmed("the eviction", confirmed, wanted)
+        return reply
+
+    async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
+        try:
+            return await super().release(resource, id, linger, timeout)
+        except TooFewReplicas as short:
+            if not isinstance(short.reply, int):
+                understood(self._label, self._released, short.reply)
+            raise self._unconfirmed(f"the min_hold of {resource}", short.confirmed, short.wanted) from None
+
+    async def _ask_linger(self, call: Call, body: bytes, timeout: float) -> Any:
+        until = self._runtime.now() + timeout
+        wanted = await self._wanted(call.by_hash + body, timeout, True)
+        timeout = max(0.001, until - self._runtime.now())
+        reply, confirmed = await self._run_and_wait(
+            call, body, timeout, wanted, replica_timeout(timeout), again=False
+        )
+        if confirmed < wanted:
+            raise TooFewReplicas(reply, confirmed, wanted)
+        return reply
+
+    def _unconfirmed(self, what: str, confirmed: int, wanted: int) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{confirmed} of the {wanted} replicas wanted confirmed {what} in time; see INFO replication on "
+            f"{self._label}"
+        )
 
     def after_fork(self) -> None:
         super().after_fork()

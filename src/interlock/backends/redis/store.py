@@ -86,7 +86,7 @@ class RedisStore(StoreDefaults):
     """Claims and registers on one server, for programs anywhere on the network."""
 
     traits = TRAITS
-    _replicated = False  # whether `_ask_claim` asks for claims
+    _replicated = False  # whether `_ask_claim` asks for claims, and `_ask_linger` for some releases
 
     def __init__(
         self,
@@ -288,7 +288,10 @@ class RedisStore(StoreDefaults):
             call, body = self._release_known(id, linger, body)
         try:
             # Never sent twice from here: a second reply could not tell who removed the claim.
-            reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
+            if linger > 0 and self._replicated:
+                reply = await self._ask_linger(call, body, timeout)
+            else:
+                reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
             if type(reply) is ErrorReply:
                 reply = await self._run_with_source(call, body, timeout, reply, False)
         except StoreUnavailable:
@@ -303,6 +306,10 @@ class RedisStore(StoreDefaults):
             return reply == 1
         return understood(self._label, self._released, reply)
 
+    async def _ask_linger(self, call: Call, body: bytes, timeout: float) -> Any:
+        """Ask for a release that leaves a `min_hold`, where replicas must confirm it."""
+        raise NotImplementedError
+
     def _released(self, reply: Any) -> bool:
         removed, *told = reply
         self._deliver(told)
@@ -315,7 +322,9 @@ class RedisStore(StoreDefaults):
         body += bulk(packing.millis(linger) if linger > 0 else b"0")
         known = self._places.get(id)
         place_token = bulk(b"%d" % (known[1] if known else 0))
-        if id in self._unanswered:
+        # With replicas this form is used for a `min_hold`, too: it writes each time it is repeated, and WAIT
+        # counts only what its own connection has written.
+        if id in self._unanswered or (linger > 0 and self._replicated):
             return RELEASE_UNANSWERED, body + place_token + b"$1\r\n1\r\n"
         return (RELEASE_PLACE, body + place_token) if known else (RELEASE_LINGER, body)
 
