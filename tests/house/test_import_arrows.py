@@ -78,7 +78,14 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "backends.kit.deadline",
         "urls",
     ),
-    "guards.redis": (*PORTS, "_core.drive", "_core.lease", "_core.presented", "backends.redis.wire.keys"),
+    "guards.redis": (
+        *PORTS,
+        "_core.drive",
+        "_core.lease",
+        "_core.presented",
+        "backends.redis.user_clients",
+        "backends.redis.wire.keys",
+    ),
     "guards.http": (
         *PORTS,
         "_core.drive",

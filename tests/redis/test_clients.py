@@ -17,7 +17,7 @@ import redis
 import redis.asyncio
 
 import interlock
-from interlock import aio
+from interlock import aio, guards
 from interlock.backends.redis import address
 from interlock.errors import InvalidURL, StoreUnavailable, Unsupported
 from interlock.testing.servers.redis import Server, running, started
@@ -116,6 +116,56 @@ def test_a_client_that_may_enter_another_database_as_it_connects_is_refused(
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("method", ["execute_command", "parse_response"])
+@pytest.mark.parametrize("way", ["subclass", "mixin", "patched"])
+def test_a_client_that_sends_commands_in_a_way_of_its_own_is_refused(
+    server: Server, library: str, method: str, way: str
+) -> None:
+    """It may put a prefix before keys, as that of kombu does: the lock would be another one."""
+    package = library.partition(".")[0]
+    made: Any = getattr(pytest.importorskip(library), package.capitalize())
+    own: dict[str, Any] = {method: lambda self, *words, **options: None}
+    if way == "subclass":
+        made = type("Own", (made,), own)
+    elif way == "mixin":
+        made = type("Own", (type("Mixin", (), own), made), {})
+    client = made(port=server.port)
+    if way == "patched":
+        setattr(client, method, lambda *words, **options: None)
+    for connect in (interlock.connect, aio.connect):
+        with pytest.raises(Unsupported, match=rf"with its own {method} may send commands elsewhere"):
+            connect(client)
+    guard = guards.redis.AsyncGuard if "asyncio" in library else guards.redis.Guard
+    with pytest.raises(Unsupported, match=rf"with its own {method} may send commands elsewhere"):
+        guard(client)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_client_with_other_methods_of_its_own_is_taken(server: Server, library: str) -> None:
+    package = library.partition(".")[0]
+    made: Any = getattr(pytest.importorskip(library), package.capitalize())
+    own = type("Own", (made,), {"stock": lambda self: self.get("stock")})
+    client = interlock.connect(own(port=server.port))
+    with client.lock(uuid4().hex):
+        pass
+    client.close()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_sentinels_that_choose_the_master_in_a_way_of_their_own_are_refused(library: str) -> None:
+    pytest.importorskip(library)
+    sentinels: Any = import_module(f"{library}.sentinel")
+    own = type("Own", (sentinels.Sentinel,), {"discover_master": lambda self, name: ("h", 1)})
+    pool = type("Own", (sentinels.SentinelConnectionPool,), {"get_master_address": lambda self: ("h", 1)})
+    for client in (
+        own([("h", 1)]).master_for("service"),
+        sentinels.Sentinel([("h", 1)]).master_for("service", connection_pool_class=pool),
+    ):
+        with pytest.raises(Unsupported, match=r"its own (discover_master|get_master_address), may select"):
+            interlock.connect(client)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_all_connections_and_pools_of_the_libraries_are_taken(library: str) -> None:
     """They are not connected to: only what they are is checked."""
     package = library.partition(".")[0]
@@ -146,10 +196,12 @@ def test_a_client_of_a_cluster_with_a_function_of_its_own_as_it_connects_is_refu
     own = type("Own", (redis.Connection,), {})
     pool = type("OwnPool", (redis.ConnectionPool,), {"make_connection": lambda self: None})
     for client in (
+        type("Own", (RedisCluster,), {"__module__": "mine", "execute_command": lambda self: None})(),
+        type("Own", (RedisCluster,), {"__module__": "mine", "get_node_from_key": lambda self: None})(),
         RedisCluster(user_on_connect_func=select_five),
         RedisCluster(manager={"connection_pool_class": pool}),
     ):
-        with pytest.raises(Unsupported, match="give connect a URL"):
+        with pytest.raises(Unsupported, match="connect a URL"):
             interlock.connect(client)
     client = RedisCluster()
     client.nodes_manager.connection_kwargs["connection_class"] = own

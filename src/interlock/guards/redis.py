@@ -23,6 +23,7 @@ from typing import Any
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.presented import Presented, presented
+from interlock.backends.redis.user_clients import check_commands
 from interlock.backends.redis.wire.keys import companion, slot
 from interlock.errors import InterlockError, StaleToken, StoreUnavailable, StoreUnfit, Unreached
 
@@ -96,6 +97,8 @@ class _Guard:
         if _is_asynchronous(client) != self._asynchronous:
             other = "AsyncGuard" if not self._asynchronous else "Guard"
             raise TypeError(f"{type(client).__module__}.{type(client).__name__} needs guards.redis.{other}")
+        if not hasattr(client, "nodes_manager"):  # one of a Cluster is asked to send our requests itself
+            check_commands(client)
         self._client = client
         self._prefix = prefix
         self._remember = "" if remember is None else str(int(remember * 1000))
