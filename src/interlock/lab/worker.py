@@ -122,7 +122,7 @@ class Me:
         self._resource.write(counter, token, value, holder=self.name, line=line)
 
     def wrote(self, value: int, token: int = 0, *, checked: str = "") -> None:
-        """The program has written to a resource of its own, and was not refused; `checked`: how it could be."""
+        """The program has written to its own resource, unrefused; `checked` says how it could be refused."""
         said = {"process": "resource", "holder": self.name, "value": value, "token": token}
         self._say("accept", "ok", attempt=checked, **said)
 

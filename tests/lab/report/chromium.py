@@ -89,10 +89,13 @@ class Page:
     def open(self, url: str) -> None:
         self.ask("Page.navigate", url="about:blank")
         self.ask("Page.navigate", url=url)
+        self.until("document.readyState == 'complete' && location.href != 'about:blank'")
+
+    def until(self, fact: str) -> None:
+        """Wait for a fact of the page."""
         deadline = time.monotonic() + self._patience
-        while self.run("document.readyState") != "complete" or self.run("location.href") == "about:blank":
-            assert time.monotonic() < deadline, f"{url} was not loaded"
-        self.run("new Promise(done => setTimeout(done, 50))")
+        while not self.run(fact):
+            assert time.monotonic() < deadline, f"never true: {fact}"
 
     def run(self, script: str) -> Any:
         answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)

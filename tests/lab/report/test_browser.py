@@ -47,7 +47,7 @@ def test_the_page_has_no_error_asks_nobody_and_does_not_scroll_sideways(
 def test_keys_and_clicks_choose_events(tab: Page, address: str) -> None:
     tab.size(1400, 1000)
     tab.open(f"{address}#gc-pause-naive-8")
-    tab.run("new Promise(done => setTimeout(done, 200))")
+    tab.until("!!document.querySelector('tr.on')")
     assert "A's lease" in tab.run("document.querySelector('.deck output').textContent")
     tab.press("ArrowRight")
     assert tab.run("location.hash") == "#gc-pause-naive-9"
@@ -62,7 +62,7 @@ def test_keys_and_clicks_choose_events(tab: Page, address: str) -> None:
 
 def test_an_event_marks_its_line_of_code(tab: Page, address: str) -> None:
     tab.open(f"{address}#crash-before-del-naive-3")
-    tab.run("new Promise(done => setTimeout(done, 200))")
+    tab.until("!!document.querySelector('tr.on')")
     assert tab.run("[...document.querySelectorAll('.l.on')].map(l => l.dataset.line).join()") == "22"
     assert tab.run("document.querySelectorAll('svg .arrow.on').length") == 2
 

@@ -33,14 +33,9 @@ def amount(value: float, measure: Measure) -> str:
     return f"{text} {measure.unit}".strip()
 
 
-def known_measures(scenario: Scenario, rows: Sequence[Row]) -> dict[str, Measure]:
-    """The measures in the scenario's order, then those that it does not explain."""
-    found = {name: one for name, one in scenario.measures.items() if any(name in row.numbers for row in rows)}
-    for row in rows:
-        for name in row.numbers:
-            if name not in found and name != scenario.bound:
-                found[name] = Measure(Text(name, name))
-    return found
+def shown_measures(scenario: Scenario, rows: Sequence[Row]) -> dict[str, Measure]:
+    """The measures that the scenario is about; others are facts for its captions, and stand in the table."""
+    return {name: one for name, one in scenario.measures.items() if any(name in row.numbers for row in rows)}
 
 
 def rows_of(entry: Entry) -> list[Row]:
@@ -69,7 +64,9 @@ def chart(entry: Entry) -> str:
     if not rows:
         return ""
     scenario = entry.result.scenario
-    measures = known_measures(scenario, rows)
+    measures = shown_measures(scenario, rows)
+    if not measures:
+        return ""
     if scenario.strategies:
         return comparison(rows, measures, bound_of(entry))
     return "".join(side_by_side(rows, name, measure) for name, measure in measures.items())

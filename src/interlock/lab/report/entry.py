@@ -119,6 +119,8 @@ def rare(run: Run) -> Iterator[tuple[int, Record]]:
     """The events of a crowded run that are worth a row: faults, refusals, losses, doubts and late writes."""
     late = {id(write) for write in (*run.late_writes("ok"), *run.lost_writes)}
     for index, record in enumerate(run.records):
-        often = record.kind in ("ok", "invoke") and record.call not in ("fault", "promote", "heal", "measure")
+        often = record.call == "hold" or (
+            record.kind in ("ok", "invoke") and record.call not in ("fault", "promote", "heal", "measure")
+        )
         if id(record) in late or not often:
             yield index, record

@@ -37,7 +37,8 @@ class Lane:
 
     def drawn(self, canvas: Canvas, y: float) -> str:
         layout = canvas.layout
-        baseline = 14.0 if layout.narrow else self.top + min(self.height, 60) / 2 + 4.5
+        above = layout.narrow and self.top > 7
+        baseline = 14.0 if above else self.top + min(self.height, 60) / 2 + 4.5
         name = canvas.write(self.name, "name", 0, baseline)
         rule = element("line", kind="rule", x2=layout.width)
         return element(
@@ -68,7 +69,9 @@ class Lanes:
         return next(lane for lane in self.all if lane.key == key)
 
     def begin(self, key: str, name: Text, height: float) -> Lane:
-        lane = Lane(key, name, height, 19 if self.canvas.layout.narrow else 7)
+        gutter = self.canvas.layout.gutter - 6
+        beside = self.compact and key.startswith("client:") and text_width(name.en, 14) < gutter
+        lane = Lane(key, name, height, 19 if self.canvas.layout.narrow and not beside else 7)
         self.all.append(lane)
         return lane
 
@@ -114,7 +117,9 @@ class Lanes:
             room = self.canvas.layout.width - beside
             anchor, x = ("start", 5.0) if room > 90 else ("end", -5.0 - self.canvas.length(fault.span))
             lane.parts.append(
-                self.canvas.at(fault.span[1], self.canvas.write(who, "beside", x, top + 12.2, anchor))
+                self.canvas.at(
+                    fault.span[1], self.canvas.write(who, "on-fault beside", x, top + 12.2, anchor)
+                )
             )
 
     # -- stores ----------------------------------------------------------------------------------

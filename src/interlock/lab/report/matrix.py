@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from interlock.lab.judge import Run
-from interlock.lab.report.charts import amount, bound_of, known_measures, rows_of, worst
+from interlock.lab.report.charts import amount, bound_of, worst
 from interlock.lab.report.crowd import Windows
 from interlock.lab.report.entry import MOST_CLIENTS, Entry
 from interlock.lab.report.lanes import COLOURS, FEW_CLIENTS
@@ -110,7 +110,7 @@ def mini_measure(entry: Entry, run: Run) -> str:
                 height=11,
             )
         )
-    told = amount(value, known_measures(scenario, rows_of(entry))[name])
+    told = amount(value, scenario.measures[name])
     return f'{_svg(15, parts)}<small class="amount">{told}</small>'
 
 

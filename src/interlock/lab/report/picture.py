@@ -94,30 +94,40 @@ class Picture:
         parts = list[str]()
         for kind, spans in reversed(self.kinds()):
             for span in sorted(spans, key=lambda span: span[0] - span[1]):
-                text = self.tag(kind, span)
-                width = max(text_width(text.en, 14), text_width(text.zh, 14))
-                start = self.canvas.x(span[0])
-                ends = start + width > self.layout.width
-                place = (start - width, start) if ends else (start, start + width)
-                if ends:  # it begins with its band, or ends with the picture
-                    place = self.layout.width - width, float(self.layout.width)
-                wide_enough = kind in ("red", "vain") or self.canvas.length(span) > width * 0.9
-                if wide_enough and not intersect(taken, [place]):
-                    taken.append(place)
-                    x, anchor = (self.layout.width - start, "end") if ends else (0.0, None)
-                    written = self.canvas.write(text, f"tag {kind}", x, 33, anchor)
-                    parts.append(self.canvas.at(span[0], written))
+                for text in self.names(kind, span):
+                    if place := self.room_for(text, kind, span, taken):
+                        taken.append(place)
+                        parts.append(self.tag(text, kind, span, place))
+                        break
         return "".join(parts)
 
-    def tag(self, kind: str, span: Span) -> Text:
+    def room_for(self, text: Text, kind: str, span: Span, taken: Spans) -> Span | None:
+        """Where the name of a band begins and ends; None if it would lie on another."""
+        width = max(text_width(text.en, 14), text_width(text.zh, 14))
+        start, most = self.canvas.x(span[0]), float(self.layout.width)
+        place = (most - width, most) if start + width > most else (start, start + width)
+        must = kind in ("red", "vain") or not self.run.two_at_work
+        if intersect(taken, [place]) or not (must or self.canvas.length(span) > width * 0.9):
+            return None
+        return place
+
+    def tag(self, text: Text, kind: str, span: Span, place: Span) -> str:
+        """A name begins with its band, or ends with the picture."""
+        start = self.canvas.x(span[0])
+        at_end = place[0] < start
+        x, anchor = (self.layout.width - start, "end") if at_end else (0.0, None)
+        return self.canvas.at(span[0], self.canvas.write(text, f"tag {kind}", x, 33, anchor))
+
+    def names(self, kind: str, span: Span) -> tuple[Text, ...]:
+        """What a band may be called, the longest name first."""
         length = seconds(total([span]))
         if kind == "yellow":
-            return Text("late, no harm", "迟了，无害")
+            return (Text("late, no harm", "迟了，无害"),)
         if kind == "vain":
-            return Text(f"nobody gets in · {length}", f"没有人能进入 · {length}")
+            return (Text(f"nobody gets in · {length}", f"没有人能进入 · {length}"),)
         if kind == "red":
-            return Text(f"two at work · {length}", f"两者同时工作 · {length}")
-        return Text("late write accepted", "接受了迟到的写入")
+            return (Text(f"two at work · {length}", f"两者同时工作 · {length}"),)
+        return Text("late write accepted", "接受了迟到的写入"), Text("late write", "迟到的写入")
 
     def discs(self) -> str:
         """The numbers of captions, side by side where their moments are too close."""

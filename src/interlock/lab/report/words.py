@@ -47,8 +47,8 @@ _EVENTS: dict[tuple[str, str], Text] = {
     ("accept", "fail"): Text(
         "the resource refuses a write of {holder}: {error}", "资源拒绝 {holder} 的写入：{error}"
     ),
-    ("fault", "invoke"): Text("fault: {process} {error}", "故障：{process} {error}"),
-    ("fault", "ok"): Text("{process} {error}", "{process} {error}"),
+    ("fault", "invoke"): Text("fault begins: {process} {error}", "故障开始：{process} {error}"),
+    ("fault", "ok"): Text("fault ends: {process} {error}", "故障结束：{process} {error}"),
     ("heal", "ok"): Text("the last fault has healed", "最后一个故障已恢复"),
     ("check", "ok"): Text("{process} is told that its lease is valid", "{process} 得知租约有效"),
     ("shrink", "ok"): Text("{process} gives back a part of its permits", "{process} 归还部分许可"),
@@ -69,7 +69,8 @@ _ERRORS: dict[str, str] = {  # what faults and leases are called in Chinese; oth
     "paused": "停顿", "resumed": "恢复运行", "killed": "被杀死", "restarted": "重新启动", "cut": "切断",
     "healed": "恢复", "muted": "静默", "mute": "静默", "deaf": "失聪", "slow": "变慢", "hung": "挂起",
     "stopped": "停止", "promoted": "升为主节点", "lapsed": "到期", "released": "已释放", "lost": "丢失",
-    "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃",
+    "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃", "frozen": "冻结", "answers lost": "回复丢失",
+    "clock jumped": "时钟跳变", "restarted empty": "重启后为空",
 }  # fmt: skip
 
 _PRODUCTS = {
