@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock._support.wording import duration
 from interlock.cli import exit_codes
 from interlock.cli.output import Output
 
@@ -37,7 +38,7 @@ def _list(options: Namespace, output: Output) -> int:
         return 0
     for one in scenarios:
         title = one.title.in_language(language)
-        output.line(f"{one.name:<24} {one.needs:<18} {one.takes:>4.0f} s   {title}")
+        output.line(f"{one.name:<24} {one.needs:<18} {duration(one.takes):>6}   {title}")
     output.line("")
     output.line(
         "interlock lab run NAME plays one; interlock lab all --report lab.html plays all and draws them"
