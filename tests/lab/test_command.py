@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from interlock.lab.report import write_history
 from interlock.lab.scenarios import NAMES
 from tests.environment import environment
+from tests.lab.report import samples
 
 
 def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -69,6 +72,19 @@ def test_a_history_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     assert told.returncode == 64
     assert told.stderr.endswith("cannot be read: No such file or directory\n")
     assert told.stderr.count("\n") == 1
+
+
+def test_a_figure_is_drawn_of_one_scenario(tmp_path: Path) -> None:
+    history, figure = tmp_path / "lab.jsonl", tmp_path / "lab.svg"
+    write_history(history, [samples.gc_pause()])
+    lab("replay", str(history), "--figure", str(figure))
+    assert ElementTree.fromstring(figure.read_text()).tag.endswith("svg")
+    write_history(history, [samples.gc_pause(), samples.crash_before_del()])
+    told = lab("replay", str(history), "--figure", str(figure))
+    assert (told.returncode, told.stderr) == (
+        64,
+        "interlock: --figure draws one scenario, and 2 were played\n",
+    )
 
 
 def test_a_missing_server_is_named_with_its_package_and_never_green() -> None:

@@ -337,6 +337,8 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         action.add_argument("--seed", type=whole(0), default=1, metavar="K", help="for what is random (1)")
     for action in (run, every, replay):
         action.add_argument("--report", metavar="FILE", help="draw it: a page, and beside it the histories")
+    for action in (run, replay):
+        action.add_argument("--figure", metavar="FILE", help="draw one scenario as a picture, SVG")
 
 
 def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str | bool) -> None:

@@ -128,6 +128,10 @@ def _end(results: list[Result], options: Namespace, output: Output) -> int:
     """Write what was asked for; return the exit code."""
     if options.report:
         _write_report(Path(options.report), results, options, output)
+    if getattr(options, "figure", None):  # `lab all` draws none
+        code = _draw(Path(options.figure), results, options, output)
+        if code:
+            return code
     outcomes = [result.outcome for result in results]
     for code in (1, 2):
         if code in [outcome for outcome in outcomes if outcome is not None]:
@@ -151,6 +155,21 @@ def _write_report(path: Path, results: list[Result], options: Namespace, output:
         output.line(
             f"the report is in {path}; `interlock lab replay {path.with_suffix('.jsonl')}` judges again"
         )
+
+
+def _draw(path: Path, results: list[Result], options: Namespace, output: Output) -> int:
+    from interlock.lab.report import drawn
+
+    played = [result for result in results if result.runs]
+    if len(played) != 1:
+        output.error(f"--figure draws one scenario, and {len(played)} were played", exit_codes.USAGE)
+        return exit_codes.USAGE
+    try:
+        path.write_text(drawn(played[0], language_of(options)), encoding="utf-8")
+    except OSError as error:
+        output.error(f"{path} cannot be written: {error.strerror}", exit_codes.UNWRITABLE)
+        return exit_codes.UNWRITABLE
+    return 0
 
 
 def _replay(options: Namespace, output: Output) -> int:

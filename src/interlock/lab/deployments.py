@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from interlock.testing.servers.process import ServerMissing
+
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
@@ -27,6 +29,45 @@ def _from(module: str, name: str, *args: Any, **options: Any) -> Callable[[], An
     return make
 
 
+class RedisAndMariaDB:
+    """A Redis server, and a MariaDB server for those who ask for one, if it is installed."""
+
+    def __init__(self) -> None:
+        from interlock.testing.servers.redis import Server
+
+        self.redis = Server()
+        self.port = self.redis.port
+        self._database: Any = None
+
+    def start(self) -> None:
+        self.redis.start()
+
+    def url(self) -> str:
+        return self.redis.url()
+
+    def connect(self) -> Any:
+        """A redis-py client."""
+        import redis
+
+        return redis.Redis(port=self.port, decode_responses=True)
+
+    def mariadb(self) -> Any:
+        """The database server, started now; None where it, or its client library, is not installed."""
+        try:
+            from interlock.testing.servers.mysql import HASTY, Server
+
+            self._database = Server(*HASTY)
+            self._database.start()
+        except (ServerMissing, ImportError):
+            self._database = None
+        return self._database
+
+    def close(self) -> None:
+        self.redis.close()
+        if self._database is not None:
+            self._database.close()
+
+
 def _clocked_nodes() -> Any:
     """Five servers whose clocks can be moved."""
     from interlock.testing.servers.clock import ClockedServer
@@ -44,6 +85,7 @@ KINDS: dict[str, Kind] = {
     "redis-clock": Kind(
         _from("clock", "ClockedServer"), ("redis-server", "gcc", "libc6-dev"), "redis", "redis-server"
     ),
+    "redis-and-mariadb": Kind(RedisAndMariaDB, ("redis-server",), "redis", "redis-server"),
     "sentinel": Kind(_from("sentinel", "SentinelSet"), ("redis-server",), "redis", "redis-server"),
     "redlock": Kind(_from("redlock", "Servers", 5, *DURABLE), ("redis-server",), "redis", "redis-server"),
     "redlock-forgetful": Kind(_from("redlock", "Servers", 5), ("redis-server",), "redis", "redis-server"),

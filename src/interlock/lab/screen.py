@@ -7,12 +7,16 @@ the terminal, the report and the verdict cannot differ.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
+from unicodedata import east_asian_width
 
 from interlock._support import clock
 from interlock.lab.judge import Run, seconds
+from interlock.lab.report.charts import amount, rows_of, shown_measures
+from interlock.lab.report.entry import Entry
 from interlock.lab.report.words import sentence
 from interlock.lab.scenario import NAIVE, RUN_NAMES, Outcome, Result, Scenario
 from interlock.lab.spans import Spans, covers
@@ -309,6 +313,8 @@ def conclusion(result: Result, language: Language, output: Output) -> list[str]:
         head = f"{RUN_NAMES[name].in_language(language)}: "
         shown = output.paint(f"[{mark.in_language(language)}]", style)
         lines.append(f"{head}{finding.text.in_language(language)} {shown}")
+    if result.scenario.strategies:
+        lines += ["", *_numbers(result, language)]
     lines += ["", *_wrapped(result.scenario.lesson.in_language(language), 100)]
     if result.stretch > 1.2:
         slow = Text(
@@ -317,6 +323,32 @@ def conclusion(result: Result, language: Language, output: Output) -> list[str]:
         )
         lines.append(slow.in_language(language))
     return lines
+
+
+def _numbers(result: Result, language: Language) -> list[str]:
+    """The strategies of a scenario as a table."""
+    rows = rows_of(Entry(result, ""))
+    measures = shown_measures(result.scenario, rows)
+    table = [["", *(one.text.in_language(language) for one in measures.values())]]
+    for row in rows:
+        cells = (
+            amount(row.numbers[key], one) if key in row.numbers else "-" for key, one in measures.items()
+        )
+        table.append([row.name.in_language(language), *cells])
+    widths = [max(_columns(row[index]) for row in table) for index in range(len(table[0]))]
+    return ["  ".join(_aligned(row, widths)) for row in table]
+
+
+def _aligned(row: list[str], widths: list[int]) -> Iterator[str]:
+    """The first cell of a row to the left, the numbers to the right."""
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        blank = " " * (width - _columns(cell))
+        yield cell + blank if index == 0 else blank + cell
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: a Chinese character takes two."""
+    return sum(2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
 class Progress:

@@ -47,6 +47,7 @@ class Me:
         self._resource = ResourceClient(order["resource"])
         self._file: str = order["file"]
         self._token = 0
+        self._begun = False
         self._inside = threading.Event()
         self._mutex = threading.Lock()
 
@@ -149,14 +150,17 @@ class Me:
         """Everything is connected: wait for the director, then ask for the lock."""
         self._say("at", "ok", attempt="start")
         self._heard()
+        self._begun = True
         self._say("acquire", "invoke")
 
     def at(self, point: str) -> None:
         """Stop here until the director lets this client go on, if it wanted that for this point, and once."""
-        if point in self._stops_at:
-            self._stops_at.discard(point)
-            self._say("at", "ok", attempt=point)
-            self._heard()
+        try:
+            self._stops_at.remove(point)  # one step: of several threads at this point, one stops
+        except KeyError:
+            return
+        self._say("at", "ok", attempt=point)
+        self._heard()
 
     @contextmanager
     def inside(self, lease: Any = None, *, token: int = 0, believes_for: float = 0.0) -> Iterator[None]:
@@ -230,7 +234,7 @@ class Me:
     def ends(self, error: BaseException | None) -> None:
         """Say how the program ended."""
         if error is None:
-            if self._token or not self._inside.is_set():
+            if self._begun and (self._token or not self._inside.is_set()):
                 self._say("end", "ok", token=self._token)
         elif isinstance(error, LeaseLost):
             self._say("end", "info", token=self._token, error=f"LeaseLost ({error.cause})")

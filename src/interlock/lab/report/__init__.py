@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from interlock.lab.report.figure import figure, storm_figure
+from interlock.lab.report.figure import drawn, figure, storm_figure
 from interlock.lab.report.history import BrokenHistory, Kept, read_history, write_history
 from interlock.lab.report.page import write_report
 
-__all__ = ["BrokenHistory", "Kept", "figure", "read_history", "storm_figure", "write_history", "write_report"]
+__all__ = [
+    "BrokenHistory",
+    "Kept",
+    "drawn",
+    "figure",
+    "read_history",
+    "storm_figure",
+    "write_history",
+    "write_report",
+]

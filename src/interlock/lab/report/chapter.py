@@ -106,7 +106,7 @@ def panel(entry: Entry, run: Run) -> str:
 
 def pictures(entry: Entry, run: Run, title: Text) -> str:
     """The picture for both widths of screen; empty for a run that only measured numbers."""
-    if not any(record.call != "measure" for record in run.records):
+    if not (run.clients or run.stores or run.faults):
         return ""
     if is_crowded(run):
         drawn = "".join(CrowdPicture(run, layout, entry.end).svg(title) for layout in (WIDE, NARROW))

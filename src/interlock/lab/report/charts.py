@@ -94,7 +94,7 @@ def comparison(rows: Sequence[Row], measures: Mapping[str, Measure], bound: floa
         value = row.numbers.get(first, 0.0)
         over = max(0.0, value - bound) if bound is not None else 0.0
         drawn = bar((value - over) / most) + (bar(over / most, "over") if over else "")
-        note = excess(over, value, bound)
+        note = f"<small>{both(excess(over, value, bound))}</small>"
         cells = "".join(
             f'<td class="n">{amount(row.numbers[name], one) if name in row.numbers else "–"}</td>'
             for name, one in others
@@ -108,15 +108,15 @@ def comparison(rows: Sequence[Row], measures: Mapping[str, Measure], bound: floa
     return f'<div class="wide-table"><table class="chart sale">{head}{body}</table></div>'
 
 
-def excess(over: float, value: float, bound: float | None) -> str:
+def excess(over: float, value: float, bound: float | None) -> Text:
     """How a number compares with what is right."""
     if bound is None:
-        return ""
+        return Text("", "")
     if over:
-        return f"<small>{both(Text(f'{over:,.0f} too many', f'多 {over:,.0f}'))}</small>"
+        return Text(f"{over:,.0f} too many", f"多 {over:,.0f}")
     if value == bound:
-        return f"<small>{both(Text('exactly', '正好'))}</small>"
-    return f"<small>{both(Text(f'{bound - value:,.0f} left', f'剩 {bound - value:,.0f}'))}</small>"
+        return Text("exactly", "正好")
+    return Text(f"{bound - value:,.0f} left", f"剩 {bound - value:,.0f}")
 
 
 def bar(part: float, kind: str = "") -> str:

@@ -34,6 +34,7 @@ NAMES = (
     "check-at-write-only",
     "cannot-refuse",
     "version-instead",
+    "flash-sale",
 )
 """The names, from the first mistake that people make to the last."""
 
