@@ -16,7 +16,7 @@ from interlock.blocking import Client, Lease
 from interlock.errors import Evicted, LeaseLost
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.etcd import Member
-from tests.etcd.partition import PartedCluster, parted
+from interlock.testing.servers.etcd_partition import PartedCluster, parted
 from tests.patience import PATIENCE, until
 
 pytestmark = pytest.mark.chaos

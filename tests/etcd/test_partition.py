@@ -12,8 +12,8 @@ import interlock
 from interlock.backends.etcd.address import Endpoint
 from interlock.errors import InterlockError, LeaseLost, StoreUnavailable
 from interlock.testing.lag import stretched
+from interlock.testing.servers.etcd_partition import PartedCluster, parted
 from interlock.testing.servers.proxy import Proxy
-from tests.etcd.partition import PartedCluster, parted
 from tests.patience import PATIENCE, until
 
 pytestmark = pytest.mark.chaos

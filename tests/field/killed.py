@@ -19,16 +19,16 @@ class Meeting(Suite):
     """What all who wait for each other need."""
 
     def prepare(self) -> None:
-        self._usual = timing.PLACE_TTL_S
-        timing.PLACE_TTL_S = stretched(TTL)
+        self._usual = timing.PLACE_TTL
+        timing.PLACE_TTL = stretched(TTL)
 
     async def tidy(self) -> None:
-        timing.PLACE_TTL_S = self._usual
+        timing.PLACE_TTL = self._usual
 
     def process(self) -> Process:
         self.needs(reach=("machine", "network"), registers=True)
         process = Process(self.face.name, self.place)
-        process.tell(SHORTER.format(ttl=timing.PLACE_TTL_S))
+        process.tell(SHORTER.format(ttl=timing.PLACE_TTL))
         return process
 
     async def arrived(self, barrier: Any, count: int) -> None:

@@ -15,9 +15,9 @@ import pytest
 import interlock
 from interlock.backends.sql.mysql.schema import REFUSE_IF_READ_ONLY, VERSION, Schema
 from interlock.errors import InterlockError, InvalidSetting, InvalidURL, StoreUnfit
+from interlock.lab.child_process import program_environment
 from interlock.testing.servers.mysql import Server, running
 from tests.patience import PATIENCE, until
-from tests.storm.guard import ENVIRONMENT
 
 
 def new_prefix() -> str:
@@ -36,7 +36,7 @@ def script(url: str, *words: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        env=ENVIRONMENT,
+        env=program_environment(),
     )
     return done.stdout
 

@@ -1,6 +1,6 @@
 """The protocol of the quorum, searched whole within small bounds: what is shipped is safe, what must not be is found out.
 
-With `dev.py test --full` the bounds are larger, and it takes minutes. `python -m tests.redlock.model`
+With `dev.py test --full` the bounds are larger, and it takes minutes. `python -m interlock.lab.model`
 prints the traces.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.lab.model import shipped
+from interlock.lab.model.table import CASES, Case
+from interlock.lab.model.variants import BROKEN, SHIPPED
 from tests.full import FULL
-from tests.redlock.model import shipped
-from tests.redlock.model.table import CASES, Case
-from tests.redlock.model.variants import BROKEN, SHIPPED
 
 
 @pytest.mark.timeout(7200 if FULL else 600)

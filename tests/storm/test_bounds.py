@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 import interlock
 from interlock import aio
 from interlock.errors import LeaseLost, StoreUnavailable
+from interlock.lab.storm.director import scene
+from interlock.lab.storm.faults.fault import CONNECT_S, frozen
+from interlock.lab.storm.faults.redis import each
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
-from tests.storm.field import each, frozen
-from tests.storm.storm import scene
-from tests.storm.verdict import CONNECT
 
 pytestmark = pytest.mark.chaos
 LIMIT = 0.3
@@ -25,13 +26,13 @@ def refused_in_time(face: str, url: str) -> None:
     """An acquire that finds no majority ends soon after its timeout, and the time it may take to connect."""
     if face == "sync":
         with interlock.connect(url, ttl=1, listener=lambda event: None) as client:
-            with at_most(LIMIT + CONNECT + 0.25 + 0.1), pytest.raises(StoreUnavailable):
+            with at_most(LIMIT + CONNECT_S + 0.25 + 0.1), pytest.raises(StoreUnavailable):
                 client.lock("x").acquire(timeout=LIMIT)
         return
 
     async def main() -> None:
         async with aio.connect(url, ttl=1, listener=lambda event: None) as client:
-            with at_most(LIMIT + CONNECT + 0.25 + 0.1), pytest.raises(StoreUnavailable):
+            with at_most(LIMIT + CONNECT_S + 0.25 + 0.1), pytest.raises(StoreUnavailable):
                 await client.lock("x").acquire(timeout=LIMIT)
 
     asyncio.run(main())
@@ -40,21 +41,23 @@ def refused_in_time(face: str, url: str) -> None:
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_an_acquire_on_a_quorum_without_a_majority_ends_in_its_time(face: str) -> None:
     with scene("redlock") as made:
-        with interlock.connect(made.field.places()[0]) as client, client.lock("first"):
+        servers: Any = made.field
+        with interlock.connect(servers.places()[0]) as client, client.lock("first"):
             pass  # five new nodes begin together
-        with frozen(made.field.servers[:3]):
-            refused_in_time(face, made.field.places()[0])
+        with frozen(servers.servers[:3]):
+            refused_in_time(face, servers.places()[0])
 
 
 def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forgotten_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "interlock._core.cohort.TURN_S", 2.0
+        "interlock._core.cohort.TURN", 2.0
     )  # a turn is short: here, long enough for four steps
-    monkeypatch.setattr("interlock._core.attempt.TURN_S", 2.0)
+    monkeypatch.setattr("interlock._core.attempt.TURN", 2.0)
     with scene("forgetful") as made:
-        url, heir = made.field.places()[0], list[int]()
+        servers: Any = made.field
+        url, heir = servers.places()[0], list[int]()
 
         def inherit(client: interlock.Client) -> None:
             if lease := client.lock("x").acquire(timeout=1.0):
@@ -65,7 +68,7 @@ def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forg
         with interlock.connect(url, ttl=10) as one, interlock.connect(url, ttl=10) as other:
             lease = one.lock("x").acquire()
             assert lease
-            each([made.field.server], "FLUSHALL")
+            each(servers.servers, "FLUSHALL")
             with other.lock("x", timeout=PATIENCE) as granted:
                 thread = threading.Thread(target=inherit, args=(one,))
                 thread.start()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import interlock
+from interlock.lab.child_process import program_environment
 from interlock.lab.runner import played
 from interlock.lab.scenario import Result
 from interlock.lab.scenarios import load
@@ -29,15 +29,13 @@ class Player:
     def __init__(self, name: str, folder: Path, options: dict[str, Any]) -> None:
         self.name = name
         self._file, self._log = folder / f"{name}.pickle", folder / f"{name}.log"
-        source = str(Path(interlock.__file__).parents[1])
-        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         with self._log.open("w") as log:
             self.process = start_program(
                 [sys.executable, "-m", "interlock.lab.crew", name, str(self._file), repr(options)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
+                env=program_environment(),
                 start_new_session=True,  # Ctrl-C is for us; we pass it on
             )
 

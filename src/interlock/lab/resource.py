@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from interlock.errors import StaleToken
+from interlock.testing.journal import Journal
 
 
 class Log(Protocol):
@@ -44,8 +46,11 @@ class Counters:
         with self._mutex:
             if question["do"] == "count":
                 return {name: counter.writes for name, counter in self._all.items()}
-            name, token = question["resource"], question["token"]
+            name, token = question["resource"], question.get("token", 0)
             counter = self._all.get(name, Counter())
+            if question["do"] == "visit":
+                self._all[name] = counter._replace(writes=counter.writes + 1)
+                return {}
             stale = self._checks and token < counter.mark
             written = question["do"] == "write"
             if written:
@@ -75,6 +80,10 @@ class ResourceClient:
     def write(self, resource: str, token: int, value: int, **rest: Any) -> None:
         """Set the number; `StaleToken` when a higher token was here. `rest` goes into the log."""
         self._checked({"do": "write", "resource": resource, "token": token, "value": value, **rest})
+
+    def visit(self, resource: str) -> None:
+        """Say that somebody was here who has no number to write: `counts` counts that, too."""
+        self._ask({"do": "visit", "resource": resource})
 
     def counts(self) -> dict[str, int]:
         """How often each number was written."""
@@ -123,3 +132,14 @@ class _Answer(socketserver.StreamRequestHandler):
             self.wfile.write(json.dumps(answer).encode() + b"\n")
         except (OSError, ValueError):
             pass  # the client was killed: whether its write counts is in the log
+
+
+def main(path: str, log: str) -> None:
+    """Serve counters that check tokens, in a process of their own, until it is ended."""
+    with ResourceServer(Path(path), Counters(Journal(Path(log), "guard"))) as server:
+        print("ready", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -13,6 +13,9 @@ a run with real processes. So histories of several processes can be read togethe
     end        ok info           its holder let go (ok) or was told of the loss (info, why in `error`)
     check      ok                the lease said that it is valid; it knew of `deadline`
     accept     ok fail           the guarded resource took `token` and now has `value`, or refused
+    get        invoke ok info    a register was read: it had `value`, at the version in `token`
+    put        invoke ok fail info   `value` was to be written over the version `expected`; ok: it has the
+                                 version `token` now; fail: another version stood there
     touch      fail              a request of `attempt` changed another's claim; how is in `error`
     left       fail              something stayed behind at the end; what is in `error`
     broken     fail              a promise of one synchronizer was broken; which is in `error`
@@ -58,6 +61,7 @@ class Record:
     permits: int = 1
     capacity: int = 1
     value: int = 0
+    expected: int = 0
     error: str = ""
     run: str = ""
     holder: str = ""

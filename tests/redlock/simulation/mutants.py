@@ -20,8 +20,8 @@ from interlock.backends.redlock.wire.requests import (
     Request,
     Vote,
 )
+from interlock.lab.model import beginnings
 from interlock.testing.redlock_node import NodeMemory, StandingClaim
-from tests.redlock.model import beginnings
 from tests.redlock.simulation.mutant import Mutant, Patch
 
 

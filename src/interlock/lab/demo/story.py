@@ -119,7 +119,7 @@ class Story:
         self.watch(self.pace.read)
         self.evidence.nap = Nap(victim.name, token, paused, clock.now())
         victim.fate, self.sleeper = "", None
-        victim.resume()
+        victim.thaw()
         self.until(lambda: self.refused(token), "the late write reached the ledger")
         self.narrate(
             "... and its next line is the late write. The ledger compares tokens in its own update: "
@@ -145,10 +145,10 @@ class Story:
             member = self.crew.members[report.worker]
             if not CAN_PAUSE:
                 return member, report.token
-            member.pause()
+            member.freeze()
             if self.holds(member, report.token):
                 return member, report.token
-            member.resume()  # too late, or in the middle of a transaction: the next one, then
+            member.thaw()  # too late, or in the middle of a transaction: the next one, then
         raise DidNotHappen("no worker could be met between its read and its write")
 
     def holds(self, member: Member, token: int) -> bool:

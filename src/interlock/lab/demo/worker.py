@@ -6,7 +6,6 @@ paused past its ttl, its next line is a late write, and the ledger has to refuse
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 
@@ -15,8 +14,6 @@ from interlock._support import clock
 from interlock.blocking import connect
 from interlock.lab.demo.ledger import Ledger
 from interlock.lab.demo.report import CAPACITY, LEDGER, PRINTERS, Kind, Report
-
-PR_SET_PDEATHSIG = 1
 
 
 class Worker:
@@ -68,18 +65,12 @@ class Worker:
         self.stopping.set()
 
 
-def die_with_parent() -> None:
-    """Where the system can, end with the director: a paused worker could not notice that it is gone."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def main(argv: list[str]) -> None:
-    die_with_parent()
-    name, url, ledger, *durations = argv
+def main(name: str, url: str, ledger: str, *durations: str) -> None:
     threading.current_thread().name = name  # operators see it: who holds, who waits
     worker = Worker(name, url, ledger, *map(float, durations))
     threading.Thread(target=worker.obey, daemon=True).start()
     worker.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -79,6 +79,8 @@ def start_program(argv: Sequence[str], **settings: Any) -> subprocess.Popen[Any]
     """
     if SETPRIV:
         return subprocess.Popen([SETPRIV, "--pdeathsig", "KILL", *argv], **settings)
+    if os.name == "nt":
+        return subprocess.Popen(argv, **settings)
     return subprocess.Popen(argv, preexec_fn=die_with_parent, **settings)
 
 
