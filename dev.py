@@ -242,6 +242,14 @@ def sim(args: list[str]) -> int:
     return call([sys.executable, "-m", "interlock.testing.simulation", *args], PYTHONPATH=str(ROOT / "src"))
 
 
+def soak(args: list[str]) -> int:
+    """Break the servers of every store for hours while clients work: --hours H, --store KIND, --seed N; stops at a violation."""
+    make_environment()
+    if not {"--help", "-h"} & set(args):
+        have_servers()
+    return call([str(PYTHON), "-m", "interlock.lab.storm.soak", *args], PYTHONPATH=str(ROOT / "src"))
+
+
 def mutants(args: list[str]) -> int:
     """Plant deliberate bugs, one at a time, and demand that the suite turns red."""
     make_environment()
@@ -272,7 +280,7 @@ def clean(args: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     command.__name__: command
-    for command in (demo, setup, test, lint, types, format, sim, mutants, bench, surface, clean)
+    for command in (demo, setup, test, lint, types, format, sim, soak, mutants, bench, surface, clean)
 }
 
 

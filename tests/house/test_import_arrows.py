@@ -106,6 +106,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "cli.quorum": (*CLI, "_core.names", "_core.drive", "backends.redlock"),
     "cli.quorum_report": (*CLI, "backends.redlock"),
     "cli.lab": (*CLI, "lab"),
+    "cli.lab_chaos": (*CLI, "lab"),
+    "cli.lab_model": (*CLI, "lab"),
     "cli.sql": (*CLI, "backends.sql.postgresql.open", "backends.sql.mysql.address"),
     "lab": ANYTHING,
     "testing": ANYTHING,

@@ -95,6 +95,20 @@ exit codes: 0 as expected   1 not as expected   2 cannot say   77 something was 
 A ttl lasts one second here, as ten seconds shown ten times faster; --slow gives it ten."""
 
 
+CHAOS = """\
+Start servers of KIND, let clients count under locks, and break servers, network and clients by chance, again and
+again. Then everything that happened is judged: no two holders beyond what the store promises, no token twice
+or lower, no lost update, progress after every fault, nothing left behind.
+
+KIND is durable, forgetful or mute (one Redis), sentinel, cluster, redlock, etcd, zookeeper, postgresql, mysql
+or sqlite."""
+
+
+MODEL = """\
+Search the rules by which nodes of a quorum give tokens, keep leases and begin: all states within small bounds, with
+lost, late and repeated messages. What is shipped must be safe, and each broken variant must be found out."""
+
+
 AS_IN = ", as in: "
 
 
@@ -315,12 +329,15 @@ def _add_quorum(quorum: argparse.ArgumentParser) -> None:
 
 
 def _add_lab(lab: argparse.ArgumentParser) -> None:
-    actions = lab.add_subparsers(dest="action", metavar="list|run|all|replay", required=True)
+    actions = lab.add_subparsers(dest="action", metavar="list|run|all|replay|chaos|model", required=True)
 
-    def add(name: str, help: str) -> argparse.ArgumentParser:
-        action = actions.add_parser(name, help=help, description=help, formatter_class=Formatter)
+    def add(name: str, help: str, description: str = "", *, speaks: bool = True) -> argparse.ArgumentParser:
+        action = actions.add_parser(
+            name, help=help, description=description or help, formatter_class=Formatter
+        )
         _add_everywhere(action, url=argparse.SUPPRESS, json=argparse.SUPPRESS)
-        action.add_argument("--lang", choices=("en", "zh"), help="English or Chinese; else as $LANG")
+        if speaks:
+            action.add_argument("--lang", choices=("en", "zh"), help="English or Chinese; else as $LANG")
         return action
 
     add("list", "list the scenarios, their servers, and how long they take")
@@ -329,6 +346,10 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
     every = add("all", "play all scenarios, three at a time")
     replay = add("replay", "judge a history again, as --report has kept it")
     replay.add_argument("file", metavar="FILE", help="a history, lab.jsonl")
+    _add_chaos(add("chaos", "break servers by chance while clients work, and judge it", CHAOS, speaks=False))
+    model = add("model", "search the protocol of the quorum whole, within small bounds", MODEL, speaks=False)
+    model.add_argument("names", nargs="*", metavar="NAME", help="only cases with this in their names")
+    model.add_argument("--deep", action="store_true", help="more nodes, higher numbers: minutes")
     for action in (run, every):
         action.add_argument(
             "--only", choices=("naive", "ours"), help="only the naive lock, or only interlock"
@@ -339,6 +360,17 @@ def _add_lab(lab: argparse.ArgumentParser) -> None:
         action.add_argument("--report", metavar="FILE", help="draw it: a page, and beside it the histories")
     for action in (run, replay):
         action.add_argument("--figure", metavar="FILE", help="draw one scenario as a picture, SVG")
+
+
+def _add_chaos(chaos: argparse.ArgumentParser) -> None:
+    synchronizers = ("lock", "rlock", "rwlock", "semaphore", "election", "register")
+    chaos.add_argument("kind", metavar="KIND", help="which servers")
+    chaos.add_argument("--seconds", type=seconds, default=30.0, metavar="S", help="of faults (30)")
+    chaos.add_argument("--seed", type=whole(0), default=1, metavar="N", help="decides about faults (1)")
+    chaos.add_argument(
+        "--synchronizer", choices=synchronizers, default="lock", help="what the clients use (lock)"
+    )
+    chaos.add_argument("--report", metavar="FILE", help="draw it: a page, and beside it the history")
 
 
 def _add_everywhere(parser: argparse.ArgumentParser, url: str | None, json: str | bool) -> None:

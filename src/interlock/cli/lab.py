@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock._support.wording import duration
-from interlock.cli import exit_codes
+from interlock.cli import exit_codes, lab_chaos, lab_model
 from interlock.cli.output import Output
 
 if TYPE_CHECKING:
@@ -176,8 +176,11 @@ def _replay(options: Namespace, output: Output) -> int:
     from interlock.lab.report import read_history
     from interlock.lab.scenarios import load
     from interlock.lab.screen import conclusion
+    from interlock.lab.storm.history import is_storm
 
     try:
+        if is_storm(Path(options.file)):
+            return lab_chaos.replay(options, output)
         kept = read_history(Path(options.file))
     except OSError as error:
         output.error(f"{options.file} cannot be read: {error.strerror}", exit_codes.USAGE)
@@ -212,4 +215,6 @@ _ACTIONS: dict[str, Callable[[Namespace, Output], int]] = {
     "run": _run,
     "all": _all,
     "replay": _replay,
+    "chaos": lab_chaos.chaos,
+    "model": lab_model.model,
 }

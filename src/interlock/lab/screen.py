@@ -20,6 +20,7 @@ from interlock.lab.report.entry import Entry
 from interlock.lab.report.words import sentence
 from interlock.lab.scenario import NAIVE, RUN_NAMES, Outcome, Result, Scenario
 from interlock.lab.spans import Spans, covers
+from interlock.lab.status_line import StatusLine
 from interlock.lab.texts import Language, Text
 from interlock.testing.history import Record
 
@@ -358,30 +359,25 @@ class Progress:
         self._output, self._count = output, count
         self._done = 0
         self._began = clock.now()
-        self._status = ""
+        self._status = StatusLine(output)
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._wipe()
+        self._status.wipe()
 
     def tick(self, at_work: list[str], waiting: int) -> None:
         """Show who is at work."""
-        if not self._output.drawable or self._output.json:
-            return
-        status = f"{self._done} of {self._count}, {clock.now() - self._began:.0f} s: {', '.join(at_work)}"
-        room = (self._output.width or 80) - 1
-        if status != self._status:
-            self._output.raw(f"\r{status[:room]}\x1b[K")
-            self._status = status
+        took = clock.now() - self._began
+        self._status.show(f"{self._done} of {self._count}, {took:.0f} s: {', '.join(at_work)}")
 
     def show(self, result: Result, language: Language) -> None:
         """One has ended."""
         self._done += 1
         if self._output.json:
             return
-        self._wipe()
+        self._status.wipe()
         outcome = result.outcome
         style, word = ("yellow", "skipped") if outcome is None else MARKS[outcome]
         mark = self._output.paint(f"{word:<16}", style)
@@ -391,8 +387,3 @@ class Progress:
             for name, finding in result.findings.items():
                 if finding.outcome is not Outcome.AS_EXPECTED:
                     self._output.line(f"    {name}: {finding.text.in_language(language)}")
-
-    def _wipe(self) -> None:
-        if self._status:
-            self._output.raw("\r\x1b[K")
-            self._status = ""

@@ -6,10 +6,10 @@ The first line of each scenario says how it was played; the records of its runs 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from interlock.errors import InterlockError
 from interlock.lab.judge import Run, runs
@@ -17,6 +17,11 @@ from interlock.lab.scenario import Result, Scenario
 from interlock.testing.history import Record
 
 NUMBERS = ("ttl", "stretch", "took")
+RECORD_NUMBERS = (
+    *("time", "deadline", "began", "token", "permits", "capacity"),
+    *("value", "expected", "line", "amount"),
+)
+RECORD_TEXTS = ("process", "call", "attempt", "resource", "error", "run", "holder")
 
 
 class BrokenHistory(InterlockError, ValueError):
@@ -77,26 +82,32 @@ def write_history(path: Path, results: Sequence[Result]) -> None:
 def read_history(path: Path) -> list[Kept]:
     """All scenarios of a file, in their order; a line that cannot be read raises `BrokenHistory`."""
     found = list[Kept]()
+    for number, said in read_objects(path):
+        try:
+            if "scenario" in said:
+                found.append(_kept(said))
+            elif not found:
+                raise ValueError("a record stands before the line that names its scenario")
+            else:
+                found[-1].records.append(parsed_record(said))
+        except (TypeError, ValueError) as error:
+            raise BrokenHistory(str(path), number, str(error)) from None
+    return found
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON object of each line that is not empty, with its number; others raise `BrokenHistory`."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                said = json.loads(line)
+                said: Any = json.loads(line)
             except ValueError as error:
                 raise BrokenHistory(str(path), number, f"this is no JSON: {error}") from None
             if not isinstance(said, dict):
                 raise BrokenHistory(str(path), number, "this is no record, but another kind of JSON")
-            try:
-                if "scenario" in said:
-                    found.append(_kept(said))
-                elif not found:
-                    raise ValueError("a record stands before the line that names its scenario")
-                else:
-                    found[-1].records.append(_record(said))
-            except (TypeError, ValueError) as error:
-                raise BrokenHistory(str(path), number, str(error)) from None
-    return found
+            yield number, cast("dict[str, Any]", said)
 
 
 def _head(result: Result) -> dict[str, Any]:
@@ -115,21 +126,26 @@ def _kept(said: dict[str, Any]) -> Kept:
         if not isinstance(getattr(kept, name), str):
             raise ValueError(f"{name} must be a text")
     for name in (*NUMBERS, "seed"):
-        _check_number(name, getattr(kept, name))
+        checked_number(name, getattr(kept, name))
     return kept
 
 
-def _record(said: dict[str, Any]) -> Record:
+def parsed_record(said: dict[str, Any]) -> Record:
+    """The record that a line says; ValueError if something in it is missing or of another type."""
     for name in ("time", "process", "call", "kind"):
         if name not in said:
             raise ValueError(f"this record has no {name}")
-    for name in ("time", "deadline", "token", "value", "line", "amount"):
-        _check_number(name, said.get(name, 0))
+    for name in RECORD_NUMBERS:
+        checked_number(name, said.get(name, 0))
+    for name in RECORD_TEXTS:
+        if not isinstance(said.get(name, ""), str):
+            raise ValueError(f"{name} must be a text, not {said[name]!r}")
     if said["kind"] not in ("invoke", "ok", "fail", "info"):
         raise ValueError(f"no record has the kind {said['kind']!r}")
     return Record.parse(json.dumps(said))
 
 
-def _check_number(name: str, value: object) -> None:
+def checked_number(name: str, value: object) -> None:
+    """Raise ValueError unless this is a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name} must be a number, not {value!r}")
