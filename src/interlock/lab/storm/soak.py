@@ -28,7 +28,7 @@ from interlock.lab.storm.director import Progress, Storm
 from interlock.lab.storm.resources import Synchronizer
 from interlock.lab.storm.tally import summary
 
-ROUND_S = 45.0
+ROUND_S = 90.0
 OTHERS: tuple[Synchronizer, ...] = ("rwlock", "semaphore", "election", "register")
 REFUSED_BY: dict[str, tuple[str, ...]] = {"semaphore": ("redlock",), "register": ("redlock",)}
 """The kinds that refuse a synchronizer: majorities settle no more than pairwise conflicts."""

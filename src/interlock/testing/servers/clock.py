@@ -27,7 +27,9 @@ def shim() -> Path:
     """Return the path of the compiled library; raise `FaultUnavailable` if there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        raise FaultUnavailable("needs a C compiler (cc) for the library that moves a server's clock")
+        raise FaultUnavailable(
+            "needs a C compiler for the library that moves a server's clock: apt-get install gcc libc6-dev"
+        )
     made = Path(mkdtemp(prefix="interlock-clock-"), "clockshim.so")
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE)], check=True)
     return made

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.lab.storm.faults import clients, network
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault, crash, freeze, jump, jump_back
+from interlock.testing.patience import PATIENCE
 from interlock.testing.servers.clock import ClockedServer
 from interlock.testing.servers.redis import Server
 from interlock.testing.servers.redlock import DURABLE
@@ -113,19 +114,15 @@ def refuse_writes(field: Any, crew: Crew, chance: Random, servers: Sequence[Any]
 
 
 def limit_clients(field: Any, crew: Crew, chance: Random) -> None:
-    """The server takes no more connections, and ends those that there are."""
-    each(field.servers, "CONFIG", "SET", "maxclients", 1)
-    each(field.servers, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    time.sleep(crew.ttl * chance.uniform(0.2, 1.0))
+    """The server takes no more connections, and ends those that there are; ours is the only one left."""
     import redis
 
-    for server in field.servers:
-        end = time.monotonic() + 30.0
-        while time.monotonic() < end:  # clients may have taken the only connection
-            with suppress(redis.RedisError), admin(server) as asked:
-                asked.config_set("maxclients", 10_000)
-                break
-            time.sleep(0.005)
+    # Patient: once this connection is lost, nobody gets in to raise the limit again.
+    with redis.Redis(port=field.server.port, socket_timeout=PATIENCE) as asked:
+        asked.config_set("maxclients", 1)
+        asked.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(crew.ttl * chance.uniform(0.2, 1.0))
+        asked.config_set("maxclients", 10_000)
 
 
 def fill_memory(field: Any, crew: Crew, chance: Random) -> None:
