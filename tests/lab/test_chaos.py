@@ -16,7 +16,7 @@ import pytest
 from interlock.lab.storm.deployments import KINDS
 from interlock.testing.patience import until
 from tests.environment import environment
-from tests.lab.test_command import lab
+from tests.lab.command import lab
 
 HEAD = {
     "storm": "sqlite", "seed": 1, "synchronizer": "lock", "ttl": 1.0, "progress": 5.0, "tolerance": 0.7,

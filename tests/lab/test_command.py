@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,14 +11,8 @@ import pytest
 
 from interlock.lab.report import write_history
 from interlock.lab.scenarios import NAMES
-from tests.environment import environment
+from tests.lab.command import lab
 from tests.lab.report import samples
-
-
-def lab(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "interlock", "lab", *words]
-    env = {**environment(), "LANG": "C.UTF-8", **variables}
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
 
 
 def test_the_list_names_every_scenario() -> None:
