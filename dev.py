@@ -77,7 +77,7 @@ SERVERS = {
 }
 """Packages of Debian whose servers the tests start, and a program or file by which each is known to be installed."""
 
-QUICK = "attacks cli conformance cpython docs faces field house kit lab mutants simulation sql sqlite typing unit".split()
+QUICK = "attacks cli conformance cpython docs doctor faces field house kit lab mutants simulation sql sqlite typing unit".split()
 """Folders of tests/ without servers: the embedded stores, and everything that needs no store."""
 
 NO_SERVER = ("-m", "not server and not slow")

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import events, urls
-from interlock._api.construction import made
+from interlock._api.construction import check_reach, made
 from interlock._api.decorated import (
     LOCK_INSIDE,
     NOT_SKIPPED,
@@ -103,6 +103,7 @@ R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
+    from interlock.doctor.diagnosis import Diagnosis, Health
 
     async def _aexit(
         self: object,
@@ -899,6 +900,26 @@ class Client(
         """
         return await watching.evicted(self._core, name, id, reason, foreign, no_expiry)
 
+    async def health(self, timeout: float = 2.0) -> Health:
+        """Ask the store one question within `timeout` seconds, for a readiness probe; `if client.health():`.
+
+        Never raises for a store that does not answer: `Health.why` says why not.
+        """
+        from interlock.doctor import examination
+
+        return await examination.checked_health(self._core, timeout)
+
+    async def diagnose(self, timeout: float = 15.0, *, probe: bool = False) -> Diagnosis:
+        """Say what this deployment promises: what is dangerous, what mends it, what each failure would do.
+
+        It reads only, within `timeout` seconds, and raises nothing for servers that do not answer. With
+        `probe` it also takes, renews, hands over and releases one lock under the name `interlock/doctor`, and
+        measures that.
+        """
+        from interlock.doctor import examination
+
+        return await examination.diagnosed(self._core, self._store, timeout, probe=probe)
+
     # ---- the end ---------------------------------------------------------------------
 
     @_coroutine_function
@@ -923,6 +944,7 @@ def connect(
     listener: Callable[[events.Event], object] | None = None,
     log: bool = True,
     call_site: str | None = None,
+    requires: Literal["process", "machine", "network"] | None = None,
     keeper: Literal["thread", "task"] = "thread",
 ) -> Client:
     """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
@@ -944,6 +966,8 @@ def connect(
     - `log`: False writes nothing to the log; then only the listener hears of events.
     - `call_site`: shown to operators as the place from which locks are taken, instead of the thread and the
       line of code: for a program whose own lines tell nobody anything.
+    - `requires`: refuses a store that does not reach so far, with `Unsupported`: "network" refuses a lock
+      file, "machine" also `memory://`. The default is $INTERLOCK_REQUIRES, else nothing is refused.
     - `keeper`: "thread" renews leases from a thread, so that a busy event loop does not lose them; "task"
       renews them from a task of the loop, for programs that must not start threads.
     """
@@ -956,6 +980,7 @@ def connect(
     if call_site is not None:
         runtime.who = described_at(call_site)
     store = urls.open_store(url, runtime, asynchronous=True, connect_timeout=connect_timeout)
+    check_reach(store, requires)
     keeping = Threads(report) if keeper == "thread" else runtime
     core = CoreClient(store, runtime, keeping, ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
@@ -967,6 +992,7 @@ def connect(
         "listener": listener,
         "log": log,
         "call_site": call_site,
+        "requires": requires,
     }
     client._origin = (connect, urls.settled(url), options)
     return client

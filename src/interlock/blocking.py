@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import events, urls
-from interlock._api.construction import made
+from interlock._api.construction import check_reach, made
 from interlock._api.mixins import (
     BarrierMixin,
     ClientMixin,
@@ -49,6 +49,7 @@ from interlock.model import Queue, Standing, Value
 
 if TYPE_CHECKING:
     from interlock._core.election import Leader
+    from interlock.doctor.diagnosis import Diagnosis, Health
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -821,6 +822,26 @@ class Client(
 
         return drive(watching.evicted(self._core, name, id, reason, foreign, no_expiry))
 
+    def health(self, timeout: float = 2.0) -> Health:
+        """Ask the store one question within `timeout` seconds, for a readiness probe; `if client.health():`.
+
+        Never raises for a store that does not answer: `Health.why` says why not.
+        """
+        from interlock.doctor import examination
+
+        return drive(examination.checked_health(self._core, timeout))
+
+    def diagnose(self, timeout: float = 15.0, *, probe: bool = False) -> Diagnosis:
+        """Say what this deployment promises: what is dangerous, what mends it, what each failure would do.
+
+        It reads only, within `timeout` seconds, and raises nothing for servers that do not answer. With
+        `probe` it also takes, renews, hands over and releases one lock under the name `interlock/doctor`, and
+        measures that.
+        """
+        from interlock.doctor import examination
+
+        return drive(examination.diagnosed(self._core, self._store, timeout, probe=probe))
+
     # ---- the end ---------------------------------------------------------------------
 
     def close(self) -> None:
@@ -844,6 +865,7 @@ def connect(
     listener: Callable[[events.Event], object] | None = None,
     log: bool = True,
     call_site: str | None = None,
+    requires: Literal["process", "machine", "network"] | None = None,
 ) -> Client:
     """Return a client of the store at `url`; without one, at $INTERLOCK_URL, else in this user's own SQLite
     file.
@@ -864,6 +886,8 @@ def connect(
     - `log`: False writes nothing to the log; then only the listener hears of events.
     - `call_site`: shown to operators as the place from which locks are taken, instead of the thread and the
       line of code: for a program whose own lines tell nobody anything.
+    - `requires`: refuses a store that does not reach so far, with `Unsupported`: "network" refuses a lock
+      file, "machine" also `memory://`. The default is $INTERLOCK_REQUIRES, else nothing is refused.
     """
     from interlock._support.log import (  # here, not above: `import interlock` stays light
         Log,
@@ -876,6 +900,7 @@ def connect(
     if call_site is not None:
         runtime.who = described_at(call_site)
     store = urls.open_store(url, runtime, asynchronous=False, connect_timeout=connect_timeout)
+    check_reach(store, requires)
     core = CoreClient(store, runtime, runtime.for_keeper(), ttl=ttl, listener=listen, lease_type=Lease)
     lifetimes.follow(core)
     client = Client(core, urls.named(url))
@@ -885,6 +910,7 @@ def connect(
         "listener": listener,
         "log": log,
         "call_site": call_site,
+        "requires": requires,
     }
     client._origin = (connect, urls.settled(url), options)
     return client

@@ -205,5 +205,41 @@ class Traits:
     )
 
 
+Severity: TypeAlias = Literal["danger", "warning", "note", "unknown", "good"]
+"""How serious a finding is, the worst first. `unknown`: the server did not say, or may not be asked."""
+
+Answer: TypeAlias = Literal["yes", "no", "unknown"]
+
+
+@record
+class Finding:
+    """One thing that a diagnosis found out about a deployment."""
+
+    id: str  # stable, such as "redis-eviction": its page is docs/doctor/redis-eviction.md
+    severity: Severity
+    text: str  # one sentence: what is so, and whom it hurts
+    remedy: str = ""  # what mends it, a command where there is one
+    server: str = ""  # which of the servers, where there are several
+
+
+@record
+class Outlook:
+    """What one failure would do to a deployment as it is set up now."""
+
+    failure: str  # such as "the power fails"
+    tokens_rise: Answer
+    one_holder: Answer
+    blocked: str  # how long nobody gets a lock
+
+
+@record
+class Examination:
+    """What a store can tell about its servers: see `Store.examine`."""
+
+    findings: tuple[Finding, ...] = ()
+    outlooks: tuple[Outlook, ...] = ()
+    unreachable: str = ""  # why no question was answered, in one sentence
+
+
 ClaimAnswer: TypeAlias = Granted | Busy | Gone
 RenewAnswer: TypeAlias = Renewed | Gone | NoAnswer

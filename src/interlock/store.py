@@ -23,6 +23,7 @@ from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
+    Examination,
     Granted,
     Queue,
     Renewal,
@@ -332,6 +333,15 @@ class Store(Register, Protocol):
         """
         ...
 
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        """Say how the servers are set up, and what that means for locks.
+
+        It only reads, and never raises for a server that cannot be reached or does not tell: that is a
+        finding, too. Each question has its own part of the timeout, and all of them together no more than
+        it. Nothing that it returns contains a password.
+        """
+        ...
+
     def blocking(self) -> Store:
         """Return the same store for use from a plain thread, such as the keeper's; a blocking store
         returns itself.
@@ -403,6 +413,10 @@ class StoreDefaults:
     def liveness_byte(self) -> tuple[str, int] | None:
         """None: this store does not free the claims of dead processes before they lapse."""
         return None
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        """Nothing is known but the traits."""
+        return Examination()
 
     def blocking(self) -> Store:
         """Itself: this store is a blocking one. An asyncio store returns its blocking twin."""

@@ -190,7 +190,7 @@ def test_what_asks_the_store_is_awaited_and_what_asks_nobody_is_not() -> None:
     awaited_of_client = {
         name for name, value in public(aio.Client).items() if asyncio.iscoroutinefunction(value)
     }
-    assert awaited_of_client == {"inspect", "evict", "close", "__aenter__", "__aexit__"}
+    assert awaited_of_client == {"inspect", "evict", "health", "diagnose", "close", "__aenter__", "__aexit__"}
 
 
 def test_connect_takes_the_same_and_a_keeper() -> None:

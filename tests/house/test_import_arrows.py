@@ -15,10 +15,10 @@ PORTS = (*DATA, "store", "_core.runtime")
 CORE = (*PORTS, "_core")
 # The pure part of the core, which stores agree with; and the system's own clock, threads and locks.
 RULES = (*PORTS, "_support", "_core.admission", "_core.drive", "_core.outline", "_core.timing")
-BELOW_FACES = (*CORE, "_runtime", "_support", "_api", "urls")
+BELOW_FACES = (*CORE, "_runtime", "_support", "_api", "urls", "doctor")
 ANYTHING = ("",)
 # What a user may import; `interlock` is the package itself, without the modules below it.
-PUBLIC = ("interlock", *DATA, "blocking", "aio", "store", "urls", "guards")
+PUBLIC = ("interlock", *DATA, "blocking", "aio", "store", "urls", "guards", "doctor")
 CLI = (*PUBLIC, "cli", "_support")
 
 # A module may import what stands in its row: each entry admits that module and all below it.
@@ -109,6 +109,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "cli.lab_chaos": (*CLI, "lab"),
     "cli.lab_model": (*CLI, "lab"),
     "cli.sql": (*CLI, "backends.sql.postgresql.open", "backends.sql.mysql.address"),
+    "doctor": (*CORE, "doctor"),
     "lab": ANYTHING,
     "testing": ANYTHING,
     "contrib": PUBLIC,

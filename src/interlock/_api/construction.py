@@ -7,12 +7,15 @@ and leases stay in the process that made them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from interlock._core.client import Client
+from interlock.errors import InvalidSetting, Unsupported
+from interlock.store import Store
 
-__all__ = ["MadeByClients", "Origin", "made", "made_again", "public_path"]
+__all__ = ["MadeByClients", "Origin", "check_reach", "made", "made_again", "public_path"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,6 +67,29 @@ else:
     made = (
         type.__call__
     )  # not the metaclass's own; and without a frame, as many programs make a lock each time
+
+
+REACHES = ("process", "machine", "network")
+"""How far apart contenders may be, the nearest first: see `Traits.reach`."""
+
+
+def check_reach(store: Store, requires: str | None) -> None:
+    """Refuse a store that does not reach as far as the program needs, or $INTERLOCK_REQUIRES says it does.
+
+    A lock file that was meant for a laptop would let the workers of a cluster run beside each other.
+    """
+    wanted = os.environ.get("INTERLOCK_REQUIRES") or None if requires is None else requires
+    if wanted is None:
+        return
+    if wanted not in REACHES:
+        named = "$INTERLOCK_REQUIRES" if requires is None else "requires"
+        raise InvalidSetting(f"{named} is process, machine or network, not {wanted!r}")
+    reach = store.traits.reach
+    if REACHES.index(reach) < REACHES.index(wanted):
+        raise Unsupported(
+            f"{store.traits.backend} locks exclude the programs of one {reach} only, and requires={wanted} "
+            "was asked for: name a store that all of them reach, with a URL or $INTERLOCK_URL"
+        )
 
 
 Origin = tuple[Callable[..., Any], str | list[str] | None, Mapping[str, Any]]

@@ -122,6 +122,12 @@ def _run(options: Namespace, output: Output) -> int:
     return run(options, output)
 
 
+def _doctor(options: Namespace, output: Output) -> int:
+    from interlock.cli.doctor import doctor
+
+    return doctor(options, output)
+
+
 def _ls(options: Namespace, output: Output) -> int:
     from interlock.cli.inspection import ls
 
@@ -194,6 +200,7 @@ _COMMANDS = {
     "watch": _watch,
     "top": _top,
     "evict": _evict,
+    "doctor": _doctor,
     "quorum": _quorum,
     "sql": _sql,
     "lab": _lab,

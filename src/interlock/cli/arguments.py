@@ -63,6 +63,14 @@ Take a resource from all who hold it; the next in the queue comes in at once. A 
 A key that another program keeps under this name is left alone unless --foreign is given.
 Exits with 1 if there was nobody to evict."""
 
+DOCTOR = """\
+Say what this deployment promises: when two holders are possible, what is dangerous and what mends it, and what each
+failure would do. It only reads, and every question has a time limit; --probe also takes, renews, hands over and
+releases one lock under the name interlock/doctor, and measures that. `unknown`: the server does not tell."""
+
+DOCTOR_MORE = """\
+exit codes: 0 nothing at the level of --fail-level   1 something   2 nothing could be looked at"""
+
 QUORUM = """\
 The nodes of a redlock:// one by one. A node that restarted empty, was flushed or is new has no vote until all that it
 may have granted has lapsed; clients then admit it by themselves."""
@@ -160,7 +168,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         options.command = "version"
     if options.command is None:
         parser.error(
-            "the command is missing: run, ls, inspect, watch, top, evict, quorum, sql, lab, demo or version"
+            "the command is missing: run, ls, inspect, watch, top, evict, doctor, quorum, sql, lab, demo or version"
         )
     _check_name(options, parser)
     if options.command == "run":
@@ -284,6 +292,7 @@ def _parsers(command: list[str] | None) -> tuple[argparse.ArgumentParser, argpar
     top.add_argument("--once", action="store_true", help="draw one picture and end")
     top.add_argument("--every", type=pause, default=0.5, metavar="SECS", help="how often to look (0.5)")
     _add_evict(add("evict", "take a resource from its holders; each is told why", EVICT))
+    _add_doctor(add("doctor", "say what this deployment promises, and what is wrong", DOCTOR, DOCTOR_MORE))
     _add_quorum(add("quorum", "see and mend the nodes of a quorum (redlock://)", QUORUM))
     _add_sql(add("sql", "print the SQL that creates the tables in a database", SQL))
     _add_lab(add("lab", "see the famous failures of locks, on real servers", LAB, LAB_MORE))
@@ -303,6 +312,25 @@ def _add_evict(evict: argparse.ArgumentParser) -> None:
     evict.add_argument(
         "--no-expiry", action="store_true", help="with --foreign: also one that never lapses by itself"
     )
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("target", nargs="?", metavar="URL", help="the store; else --url or $INTERLOCK_URL")
+    doctor.add_argument("--probe", action="store_true", help="also lock, renew, hand over and measure")
+    doctor.add_argument(
+        "--fail-level",
+        choices=("danger", "warning", "note", "unknown"),
+        default="danger",
+        metavar="LEVEL",
+        help="exit with 1 from this level on: danger (the default), warning, note or unknown",
+    )
+    doctor.add_argument(
+        "--ignore", action="append", default=[], metavar="ID", help="leave a finding out; may be repeated"
+    )
+    doctor.add_argument(
+        "--timeout", type=seconds, default=15.0, metavar="SECS", help="for all questions together (15)"
+    )
+    doctor.add_argument("--explain", metavar="ID", help="print the page of a finding, and look at nothing")
 
 
 def _add_sql(sql: argparse.ArgumentParser) -> None:

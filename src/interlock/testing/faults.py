@@ -27,6 +27,7 @@ from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
+    Examination,
     Granted,
     Queue,
     Renewal,
@@ -261,6 +262,9 @@ class Faulty:
 
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
         self._store.expect_ttl(ttl, at_most=at_most)
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        return await self._store.examine(timeout)
 
     def part(self, resource: str) -> str:
         return self._store.part(resource)

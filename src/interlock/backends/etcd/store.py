@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+from interlock.backends.etcd import checks
 from interlock.backends.etcd.algorithm import claims, keeping, operators, registers, releases, waits
 from interlock.backends.etcd.algorithm.renewals import renew
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import LeaseNotFound
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.sides import Sides
 from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
+    Examination,
     Granted,
     Queue,
     Renewal,
@@ -112,6 +115,11 @@ class EtcdStore(StoreDefaults):
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         await registers.watch(self._side, name, version, timeout)
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        examiner = Examiner(self._side.runtime.now, timeout)
+        await checks.examine(self._side.transport, examiner)
+        return examiner.result()
 
     # ---- housekeeping -------------------------------------------------------------------
 

@@ -128,6 +128,11 @@ class Address:
         package = "valkey" if "valkey" in modules else "redis"
         return cls(package, kind, settings, connect_timeout)
 
+    @property
+    def host(self) -> str:
+        """The host that the URL names; empty for a socket of this machine."""
+        return "" if self._settings.get("path") else str(self._settings.get("host") or "localhost")
+
     def at(self, host: str, port: int) -> Address:
         """Another server, with the same way of logging in."""
         settings = {**self._settings, "host": host, "port": port}

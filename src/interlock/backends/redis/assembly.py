@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock._core.runtime import Runtime
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.redis.address import Route
@@ -26,6 +28,9 @@ MakeTransport = Callable[[Callable[[Route], Transport], WaitRuntime, Handshake, 
 keeper's.
 """
 
+Checks = Callable[[Handshake, ReplicasWanted | None, Examiner], Awaitable[None]]
+"""Examines the servers of a deployment."""
+
 
 class Assembly:
     """Makes sync or async stores over one route, with their sides for the keeper; all of them share one
@@ -39,6 +44,7 @@ class Assembly:
         runtime: Runtime,
         transport: MakeTransport,
         wanted: Callable[[Transport, Handshake], ReplicasWanted | None],
+        checks: Checks,
         kinds: tuple[Callable[..., RedisStore], Callable[..., ReplicatedStore]] = (
             RedisStore,
             ReplicatedStore,
@@ -47,6 +53,7 @@ class Assembly:
     ) -> None:
         self._route, self._keys, self._runtime = route, keys, runtime
         self._transport, self._wanted, self._kinds = transport, wanted, kinds
+        self._checks = checks
         self._listener = sharded or Listener(route)
         self._keeper_connection = KeeperConnection()
 
@@ -110,10 +117,15 @@ class Assembly:
         handshake: Handshake,
     ) -> RedisStore:
         plain, replicated = self._kinds
-        if (count := self._wanted(transport, handshake)) is None:
-            return plain(self._route.label, self._keys, transport, self._listener, runtime, twin)
-        store = replicated(self._route.label, self._keys, transport, self._listener, runtime, twin)
-        store.replicate(count, wait_transport)
+        count = self._wanted(transport, handshake)
+        parts = (self._route.label, self._keys, transport, self._listener, runtime, twin)
+        store: RedisStore
+        if count is None:
+            store = plain(*parts)
+        else:
+            store = made = replicated(*parts)
+            made.replicate(count, wait_transport)
+        store.checks = partial(self._checks, handshake, count)
         return store
 
     def _reading_runtime(self, runtime: WaitRuntime, loop: Callable[[], Any]) -> WaitRuntime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -10,6 +11,7 @@ from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
+from interlock.backends.redis.checks import examine_server
 from interlock.backends.redis.store import RedisStore
 from interlock.backends.redis.transport.handshake import Handshake
 from interlock.backends.redis.transport.interface import Transport
@@ -83,6 +85,11 @@ def open_address(
         return make(address)
 
     parts = Assembly(
-        address, Keys(prefix), runtime, transport, lambda transport, handshake: wanted if replicas else None
+        address,
+        Keys(prefix),
+        runtime,
+        transport,
+        lambda transport, handshake: wanted if replicas else None,
+        partial(examine_server, address, replicas),
     )
     return parts.store(asynchronous=asynchronous)

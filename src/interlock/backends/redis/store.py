@@ -5,9 +5,10 @@ The scripts decide about claims; `pubsub.listener` receives grants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.listener import RECONNECT_PAUSE_S
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
@@ -40,6 +41,7 @@ from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
+    Examination,
     Granted,
     Queue,
     Renewal,
@@ -86,6 +88,7 @@ class RedisStore(StoreDefaults):
     """Claims and registers on one server, for programs anywhere on the network."""
 
     traits = TRAITS
+    checks: Callable[[Examiner], Awaitable[None]]  # of the servers; set by `assembly`
     _replicated = False  # whether `_ask_claim` asks for claims, and `_ask_linger` for some releases
 
     def __init__(
@@ -444,6 +447,11 @@ class RedisStore(StoreDefaults):
         self._listener.resubscribe()
         for call in self._doubt_callbacks:
             call()
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        examiner = Examiner(self._runtime.now, timeout)
+        await self.checks(examiner)
+        return examiner.result()
 
     def inside(self) -> bool:
         return self._transport.inside() or self._listener.inside()

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from random import random
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from interlock._core.runtime import Runtime
-from interlock.backends.kit.runtime import ThreadRuntime
+from interlock.backends.kit.runtime import StoreRuntime, ThreadRuntime
 from interlock.backends.redis.address import Address
+from interlock.backends.redis.transport.handshake import AsyncHandshake, BlockingHandshake, Handshake
 from interlock.backends.redis.url_options import MISSPELT
 from interlock.backends.redlock.algorithm.membership import Membership
+from interlock.backends.redlock.checks import examine_nodes
 from interlock.backends.redlock.quorum import Quorum
 from interlock.backends.redlock.store import RedlockStore
 from interlock.backends.redlock.transport.blocking import BlockingQuorumTransport
@@ -139,7 +142,8 @@ def open_addresses(
         return Quorum(transport, members, runtime.now, _wall, node_timeout, connect_timeout)
 
     def on_threads(threads: ThreadRuntime) -> RedlockStore:
-        return RedlockStore(quorum(BlockingQuorumTransport(addresses, packing, runtime.now)), threads, random)
+        nodes = quorum(BlockingQuorumTransport(addresses, packing, runtime.now))
+        return _over(nodes, addresses, BlockingHandshake(), threads)
 
     if not asynchronous:
         threads = ThreadRuntime(runtime.now, runtime.signal)
@@ -150,14 +154,26 @@ def open_addresses(
     from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
 
     def on_loop(twin: RedlockStore | None) -> RedlockStore:
-        return RedlockStore(
-            quorum(AsyncQuorumTransport(addresses, packing, runtime.now)), runtime, random, twin
-        )
+        nodes = quorum(AsyncQuorumTransport(addresses, packing, runtime.now))
+        return _over(nodes, addresses, AsyncHandshake(), runtime, twin)
 
     twin = on_threads(ThreadRuntime(runtime.now))  # for the keeper's thread, and for the end of the process
     store = on_loop(twin)
     store.give_keeper(lambda: on_loop(None))
     twin.give_keeper(lambda: twin, of=store)
+    return store
+
+
+def _over(
+    quorum: Quorum,
+    addresses: Sequence[Address],
+    handshake: Handshake,
+    runtime: StoreRuntime,
+    twin: RedlockStore | None = None,
+) -> RedlockStore:
+    """The store over these nodes, which it can examine."""
+    store = RedlockStore(quorum, runtime, random, twin)
+    store.checks = partial(examine_nodes, addresses, handshake)
     return store
 
 

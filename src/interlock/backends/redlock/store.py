@@ -11,10 +11,11 @@ each grant carries a number that a majority accepted (`algorithm.claims`), clock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from interlock._support import native
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.polling import until_changed, until_removed
 from interlock.backends.kit.runtime import StoreRuntime
 from interlock.backends.redlock.algorithm import claims, operators
@@ -30,6 +31,7 @@ from interlock.model import (
     Busy,
     Claim,
     ClaimAnswer,
+    Examination,
     Granted,
     NoAnswer,
     Queue,
@@ -118,6 +120,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
     """Claims on a majority of nodes, for programs anywhere on the network."""
 
     traits = TRAITS
+    checks: Callable[[RedlockStore, Examiner], Awaitable[None]]  # of the nodes; set by `open`
     no_registers = NO_REGISTERS
 
     def __init__(
@@ -238,6 +241,11 @@ class RedlockStore(StoreDefaults, NoRegisters):
         The operator vouches that nothing is held; `missing` allows unreachable nodes.
         """
         return await self._recovery.init(missing=missing)
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        examiner = Examiner(self._runtime.now, timeout)
+        await self.checks(self, examiner)
+        return examiner.result()
 
     # ---- housekeeping -----------------------------------------------------------------
 

@@ -85,11 +85,7 @@ class Assembly:
         # On every side: the listener's thread must know of all who wait, or it would lend the reading to one
         # of two.
         reading = ReadingRuntime(runtime, lambda: listener.reader, _no_loop if blocking else _running_loop)
-        store = ServerStore(
-            dialect.traits, dialect.label, runner, self._share, reading, self._state, self._keeper
-        )
-        store.claim_table = dialect.claim_table
-        return store
+        return ServerStore(dialect, runner, self._share, reading, self._state, self._keeper)
 
     def _doubt(self) -> None:
         """A connection ended unasked, or the server takes no writes: another one may have taken over,

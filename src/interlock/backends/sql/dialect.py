@@ -16,10 +16,11 @@ Errors. A `Connection` turns the errors of its driver into these, and nothing ra
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from interlock.backends.kit.connect_pace import ConnectPace
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.model import Traits
@@ -182,6 +183,15 @@ class Dialect(Protocol):
 
     @property
     def connect_timeout(self) -> float: ...
+
+    @property
+    def questions(self) -> Sequence[str]:
+        """What the step `examine` is asked, one after the other."""
+        ...
+
+    def check(self, facts: Mapping[str, str], examiner: Examiner) -> None:
+        """Note what these facts, the rows of all questions, mean for locks."""
+        ...
 
     @property
     def claim_table(self) -> str:

@@ -9,7 +9,7 @@ from interlock.backends.kit.connect_pace import left_after
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled, Source
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.steps import RELEASE, REPEATABLE, Rows
+from interlock.backends.sql.steps import EXAMINE, RELEASE, REPEATABLE, Rows
 from interlock.errors import StoreUnavailable, Unreached
 
 SHORTEST = 0.001  # seconds: a request that is made at all is given this long
@@ -48,7 +48,7 @@ class Runner:
         """Return the rows of a step, or raise; at `until` at the latest, plus the time to connect where
         the port allows it.
         """
-        connecting_is_extra = not self._for_keeper and step != RELEASE
+        connecting_is_extra = not self._for_keeper and step not in (RELEASE, EXAMINE)
         tries, installed = _Tries(step), False
         while True:
             try:

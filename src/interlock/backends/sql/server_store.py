@@ -5,12 +5,15 @@ and a side for the keeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.polling import poll
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.sides import Sides
 from interlock.backends.sql import rows, steps
+from interlock.backends.sql.dialect import Dialect
 from interlock.backends.sql.keeper import KeeperConnection
 from interlock.backends.sql.runner import Runner
 from interlock.backends.sql.sharing import ListenerShare
@@ -19,7 +22,7 @@ from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Look, Waiter
 from interlock.errors import Unreached
-from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, RenewAnswer, Traits
+from interlock.model import Busy, Claim, ClaimAnswer, Examination, Gone, Granted, RenewAnswer, Traits
 from interlock.store import IO_TIMEOUT, Store
 
 NO_PLACE = (0, 0)
@@ -49,16 +52,15 @@ class ServerStore(SqlStore):
 
     def __init__(
         self,
-        traits: Traits,
-        label: str,
+        dialect: Dialect,
         runner: Runner,
         share: ListenerShare,
         runtime: WaitRuntime,
         state: ServerState,
         keeper: KeeperConnection,
     ) -> None:
-        super().__init__(label, runtime.now, runtime, share.listener, state)
-        self._traits = traits
+        super().__init__(dialect.label, runtime.now, runtime, share.listener, state)
+        self._dialect = dialect
         self._runner = runner
         self._share = share
         self._listener = share.listener
@@ -66,11 +68,27 @@ class ServerStore(SqlStore):
         self._keeper = keeper
         self.sides: Sides[ServerStore] = Sides()
         # Its quoted name: guards lock rows there, in transactions of the user.
-        self.claim_table: str | None = None
+        self.claim_table: str | None = dialect.claim_table
 
     @property
     def traits(self) -> Traits:
-        return self._traits
+        return self._dialect.traits
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        examiner, dialect, facts = Examiner(self.now, timeout), self._dialect, dict[str, str]()
+        for question in dialect.questions:
+            ask = partial(self._facts, question)
+            found = await examiner.answer(ask)
+            if found is None and not facts:
+                break  # the server is out of reach, and each further question would wait for it as long
+            facts.update(found or {})
+        if facts:
+            dialect.check(facts, examiner)
+        return examiner.result()
+
+    async def _facts(self, question: str, timeout: float) -> dict[str, str]:
+        found = await self._runner.run(steps.EXAMINE, (question,), self.now() + timeout)
+        return {str(name).lower(): str(value) for name, value in found}
 
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
         found = await self._runner.run(step, args, until)

@@ -132,9 +132,17 @@ Arguments: resource, token, slice. The slice begins after (resource, token) in t
 and has so many rows. Rows: one, (gone, last resource or None at the end of the table, last token).
 """
 
-ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, WATCH, SWEEP)
+EXAMINE = "examine"
+"""Reads how the server is set up; changes nothing.
 
-REPEATABLE = frozenset(ALL) - {RELEASE, WRITE}
+Arguments: question, one of the dialect's `questions`. Rows: any number, (name, value), both texts. A setting
+that this server does not know, or does not tell, has no row.
+"""
+
+ALL = (CLAIM, RELEASE, RENEW, EVICT, QUEUE, NAMES, READ, WRITE, FIND, WATCH, SWEEP)
+"""The steps that every database has; a server has `examine` as well."""
+
+REPEATABLE = frozenset((*ALL, EXAMINE)) - {RELEASE, WRITE}
 """The steps that may be sent again after a lost reply, since the second answer is that of the first.
 
 That of a release could not tell who removed the claim. That of a write says only that the version differs,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from weakref import WeakMethod, finalize
 
 from interlock._support.record import replaced
+from interlock.backends.kit.examining import QUESTION_S, Examiner
+from interlock.backends.kit.resolver import on_thread
 from interlock.backends.kit.runtime import WaitRuntime
+from interlock.backends.zookeeper import checks
+from interlock.backends.zookeeper.checks import ServerFacts
 from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.registers import Registers
 from interlock.backends.zookeeper.renewals import Renewals
 from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.backends.zookeeper.waits import Waits
-from interlock.model import Traits
-from interlock.store import Store, StoreDefaults
+from interlock.model import Examination, Traits
+from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
 TRAITS = Traits(
     backend="zookeeper",
@@ -88,6 +93,26 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         """The path of a claim's node, if it stands in the present session; for guards that check it."""
         own = self._ledger.claims.get(id)
         return own.path if own is not None and own.stands_in(self._session_client.session) else None
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        """Look at the session, and ask each server that the URL names."""
+        examiner, client = Examiner(self._runtime.now, timeout), self._session_client
+        session = await examiner.answer(partial(client.connect, self._runtime), "zk-session")
+        if session is not None:
+            examiner.extend(list(checks.session(session.timeout, client.session_timeout)))
+            found: list[ServerFacts] = []
+            for host, port in client.address.hosts:
+                share = examiner.deadline.for_request(QUESTION_S)
+                found.append(await self._ask(partial(checks.ask_server, host, port), share))
+            examiner.extend(list(checks.ensemble(found, len(client.address.hosts))))
+            checks.expect(examiner, found)
+        return examiner.result()
+
+    async def _ask(self, question: Callable[[float], ServerFacts], timeout: float) -> ServerFacts:
+        """Ask a question that blocks, on a thread if this side is that of an event loop."""
+        if self._twin is None:
+            return question(timeout)
+        return await on_thread(partial(question, timeout), 2 * timeout)
 
     # ---- housekeeping ------------------------------------------------------------------
 

@@ -304,6 +304,19 @@ class ClusterTransport(ABC):
                 return connection
             connection.end("it knows no leader")
 
+    async def greet(self, endpoint: Endpoint, timeout: float) -> tuple[MemberConnection, StatusAnswer]:
+        """A connection to this member and no other, logged in, that the caller ends."""
+        until = time.monotonic() + timeout
+        connection, status = await self._greeted(endpoint, timeout)
+        try:
+            if self._credentials.missing:
+                left = max(SHORTEST, until - time.monotonic())
+                await self._log_in_once(connection, left, self._credentials.number)
+        except BaseException:
+            connection.end("logging in failed")
+            raise
+        return connection, status
+
     async def _greeted(self, endpoint: Endpoint, timeout: float) -> tuple[MemberConnection, StatusAnswer]:
         """A new connection, and what its member says of itself: that it is etcd, and who leads."""
         began = time.monotonic()

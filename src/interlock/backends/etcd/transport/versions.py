@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 
 from interlock._support import notices
 
@@ -20,18 +21,32 @@ NOTICE_STALE = (
 NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\S{0,40}\Z", re.ASCII)
 MOST = 1000  # members that are remembered, so that each is named once in a process
 
+
+class Bug(Enum):
+    """What a version does wrong that matters for locks."""
+
+    REVOKES = NOTICE_REVOKES
+    STALE = NOTICE_STALE
+
+
 _named: dict[tuple[str, str], None] = {}
+
+
+def bug_of(version: str) -> Bug | None:
+    """The worst known bug of a version; None if there is none, or the version is not known."""
+    found = NUMBERS.match(version)
+    if found is None:
+        return None
+    line, release = (int(found[1]), int(found[2])), int(found[3])
+    if line < (3, 4) or release < REVOKES.get(line, 0):
+        return Bug.REVOKES
+    return Bug.STALE if release < STALE.get(line, 0) else None
 
 
 def notice_for(version: str) -> str | None:
     """The warning about a version, with blanks for the place and the version; None if there is none."""
-    found = NUMBERS.match(version)
-    if found is None:
-        return None
-    connection, release = (int(found[1]), int(found[2])), int(found[3])
-    if connection < (3, 4) or release < REVOKES.get(connection, 0):
-        return NOTICE_REVOKES
-    return NOTICE_STALE if release < STALE.get(connection, 0) else None
+    bug = bug_of(version)
+    return None if bug is None else bug.value
 
 
 def check_version(label: str, version: str) -> None:

@@ -31,6 +31,8 @@ KEEP_ALIVE: Method = b"/etcdserverpb.Lease/LeaseKeepAlive"
 TIME_TO_LIVE: Method = b"/etcdserverpb.Lease/LeaseTimeToLive"
 AUTHENTICATE: Method = b"/etcdserverpb.Auth/Authenticate"
 STATUS: Method = b"/etcdserverpb.Maintenance/Status"
+ALARM: Method = b"/etcdserverpb.Maintenance/Alarm"
+MEMBERS: Method = b"/etcdserverpb.Cluster/MemberList"
 
 UPWARDS, DOWNWARDS = 1, 2  # the order of a sorted range
 BY_CREATION = 2  # what it is sorted by
@@ -298,10 +300,22 @@ def token_of(data: bytes) -> bytes:
     return token
 
 
-class StatusAnswer:
-    """The member that answered, the leader that it knows (0: none), and the term."""
+def alarms_of(data: bytes) -> list[tuple[int, int]]:
+    """The member and the kind of each alarm: 1 no space, 2 a damaged database."""
+    entries = [decode(entry) for entry in all_of(decode(data), 2)]
+    return [(integer(entry, 1), integer(entry, 2)) for entry in entries]
 
-    __slots__ = ("leader", "member", "term", "version")
+
+def members_of(data: bytes) -> list[tuple[str, bool]]:
+    """The name of each member, and whether it only learns and has no vote."""
+    entries = [decode(entry) for entry in all_of(decode(data), 2)]
+    return [(text(entry, 2).decode("utf-8", "replace"), bool(integer(entry, 5))) for entry in entries]
+
+
+class StatusAnswer:
+    """The member that answered, the leader that it knows (0: none), the term, and its database's size."""
+
+    __slots__ = ("leader", "member", "size", "term", "version")
     UNKNOWN = -1  # a leader that the user has no right to ask for
 
     def __init__(self, data: bytes) -> None:
@@ -310,6 +324,7 @@ class StatusAnswer:
         self.member, self.term = header.member, header.term
         self.version = text(fields, 2).decode("ascii", "replace")
         self.leader = integer(fields, 4)
+        self.size = integer(fields, 3)  # bytes
 
     @classmethod
     def from_header(cls, header: Header) -> StatusAnswer:

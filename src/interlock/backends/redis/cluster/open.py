@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl
 
@@ -10,6 +11,7 @@ from interlock._core.runtime import Runtime
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
+from interlock.backends.redis.cluster.checks import examine_cluster
 from interlock.backends.redis.cluster.router import ClusterRouter
 from interlock.backends.redis.cluster.sharded_pubsub import ShardedListener
 from interlock.backends.redis.cluster.store import ClusterStore, ReplicatedClusterStore
@@ -81,7 +83,8 @@ def open_cluster(
 
     kinds, keys = (ClusterStore, ReplicatedClusterStore), ClusterKeys(prefix)
     listener = None if notices == "plain" else ShardedListener(topology, keys, must=notices == "sharded")
-    parts = Assembly(topology, keys, runtime, transport, wanted, kinds, listener)
+    checks = partial(examine_cluster, topology)
+    parts = Assembly(topology, keys, runtime, transport, wanted, checks, kinds, listener)
     store = parts.store(asynchronous=asynchronous)
     topology.on_change = store.master_changed
     return store

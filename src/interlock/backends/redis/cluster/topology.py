@@ -194,6 +194,15 @@ class Topology:
         """
         return self.pace.limit
 
+    def nodes(self) -> list[HostPort]:
+        """The nodes that are known, those in trouble last."""
+        with self._mutex:
+            return list(self._nodes)
+
+    def server_at(self, node: HostPort) -> Address:
+        """How to log in to a node."""
+        return self._server.at(*node)
+
     def route_to(self, node: HostPort) -> NodeRoute:
         return NodeRoute(self, self._server.at(*node), node)
 

@@ -84,6 +84,20 @@ class Sentinels:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.label}>"
 
+    @property
+    def service(self) -> str:
+        """What Sentinel calls the master."""
+        return self._service
+
+    def sentinels(self) -> list[Address]:
+        """The sentinels that the URL names."""
+        with self._mutex:
+            return list(self._sentinels)
+
+    def server_at(self, host: str, port: int) -> Address:
+        """How to log in to a server that the sentinels name."""
+        return self._server.at(self._host or host, port)
+
     def after_fork(self) -> None:
         self._mutex = native.mutex()
         self.agreement.after_fork()
@@ -123,7 +137,7 @@ class Sentinels:
         # The rest of the time is for connecting to the master.
         views = await self._views(handshake, began + 0.6 * timeout)
         master = self._latest(views)
-        server = self._server.at(self._host or master.host, master.port)
+        server = self.server_at(master.host, master.port)
         connection = await handshake.connect(server, max(0.001, until - time.monotonic()))
         try:
             left = max(0.001, until - time.monotonic())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode
 
@@ -11,6 +12,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.redis.address import Address, Route
 from interlock.backends.redis.assembly import Assembly
 from interlock.backends.redis.replicated import Replicas, ReplicasWanted, enough
+from interlock.backends.redis.sentinel.checks import examine_sentinels
 from interlock.backends.redis.sentinel.discovery import PORT, Sentinels
 from interlock.backends.redis.sentinel.failover import FailoverTransport
 from interlock.backends.redis.sentinel.store import ReplicatedSentinelStore, SentinelStore
@@ -75,7 +77,8 @@ def open_sentinels(
         return made
 
     kinds = behind_them(SentinelStore), behind_them(ReplicatedSentinelStore)
-    parts = Assembly(route, Keys(prefix), runtime, transport, wanted, kinds)
+    checks = partial(examine_sentinels, route)
+    parts = Assembly(route, Keys(prefix), runtime, transport, wanted, checks, kinds)
     store = parts.store(asynchronous=asynchronous)
     route.on_change = store.master_changed
     return store

@@ -88,6 +88,9 @@ _ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
 
 def call(schema: Schema, step: str, args: Sequence[Any]) -> str:
     """The statement that runs a step."""
+    if step == steps.EXAMINE:
+        (question,) = args
+        return str(question).replace("@claim@", literal(f"{schema.prefix}claim"))
     return schema.call(step, _ARGUMENTS.get(step, _plain_arguments)(args))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from interlock._core.drive import drive
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.sql.dialect import NotInstalled, Source, Subscription
-from interlock.backends.sql.mysql import engines
+from interlock.backends.sql.mysql import checks, engines
 from interlock.backends.sql.mysql.address import Address
 from interlock.backends.sql.mysql.connection import MysqlConnection
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
@@ -59,6 +61,11 @@ class MysqlDialect:
             self._new_login = NewLogin(lender, lambda made: engines.learn_login(lender, address, made))
         self._check = ClusterCheck(address.label)
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
+
+    questions = checks.QUESTIONS
+
+    def check(self, facts: Mapping[str, str], examiner: Examiner) -> None:
+        checks.check(facts, examiner)
 
     @property
     def listener_key(self) -> None:

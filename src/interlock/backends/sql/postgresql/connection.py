@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock._support import standard_streams
 from interlock._support.wording import duration
+from interlock.backends.sql import steps
 from interlock.backends.sql.dialect import Again, NotInstalled
 from interlock.backends.sql.postgresql import errors, installing
 from interlock.backends.sql.postgresql.address import Address, Server
@@ -227,6 +228,8 @@ class PostgresConnection:
         try:
             values = await self._run(step, statement, parameters, until)
             self._trip = min(self._trip, time.monotonic() - asked)
+            if step == steps.EXAMINE:
+                values = [*values, [b"direct", b"on" if self.direct else b"off"]]
             return statement.unpack(values)
         except _OtherLevel:
             self._resets = True

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.sql.dialect import Source, Subscription
 from interlock.backends.sql.pool import ConnectionPool
-from interlock.backends.sql.postgresql import user_pools
+from interlock.backends.sql.postgresql import checks, user_pools
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.connection import BlockingWaits, PostgresConnection, Waits
 from interlock.backends.sql.postgresql.statements import statements
@@ -60,6 +61,7 @@ class PostgresDialect:
     ) -> None:
         self.address = address
         self.connect_timeout = address.connect_timeout
+        self._durability = durability
         self._statements = statements(address.schema, durability)
         self._connections = connections
         self._pool = pool
@@ -70,6 +72,11 @@ class PostgresDialect:
     @property
     def label(self) -> str:
         return self.address.label
+
+    questions = (checks.SETTINGS,)
+
+    def check(self, facts: Mapping[str, str], examiner: Examiner) -> None:
+        checks.check(facts, self._durability, examiner)
 
     @property
     def claim_table(self) -> str:

@@ -146,6 +146,10 @@ def _register(values: Values) -> Rows:
     return [(None if value is None else value.decode(), int(version or b"0")) for value, version in values]
 
 
+def _facts(values: Values) -> Rows:
+    return [(name.decode(), (value or b"").decode(errors="replace")) for name, value in values]
+
+
 def _none(values: Values) -> Rows:
     return ()
 
@@ -157,6 +161,15 @@ NAMES = """with clock as materialized (select @now@ as t)
 select distinct resource from @claim@, clock where resource >= $1 and resource > $2 and ($4::text is null or resource < $4)
 and state < 2 and lapses_at > t order by resource limit $3"""  # noqa: E501
 READ = "select value, version from @register@ where name = $1 and (lapses_at is null or lapses_at > @now@)"
+
+
+EXAMINE = """select name, setting from pg_settings where name = any (string_to_array($1, ','))
+union all select 'in_recovery', pg_is_in_recovery()::text
+union all select 'notify_queue', pg_notification_queue_usage()::text
+union all select 'standbys', count(*)::text from pg_stat_replication
+union all select 'backend_pid', pg_backend_pid()::text
+union all select 'claim_persistence', relpersistence::text from pg_class
+where oid = to_regclass('@claim@')"""
 
 
 UNFLUSHED = {
@@ -212,6 +225,7 @@ def statements(schema: Schema, durability: str = "durable") -> dict[str, Stateme
         steps.FIND: (call("find", 4), _plain, _json_row),
         steps.WATCH: (call("watch", 4), _plain, _none),
         steps.SWEEP: (call("sweep", 3), _plain, _json_row),
+        steps.EXAMINE: (schema.render(EXAMINE), _plain, _facts),
     }
     # fmt: on
     return {

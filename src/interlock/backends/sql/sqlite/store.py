@@ -12,8 +12,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from interlock.backends.kit.deadline import Deadline
+from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
+from interlock.backends.sql.sqlite import checks
 from interlock.backends.sql.sqlite.doorbell import available
 from interlock.backends.sql.sqlite.file import errors
 from interlock.backends.sql.sqlite.file.database import Database
@@ -29,7 +31,7 @@ from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.wakeups import Waiter
 from interlock.errors import InterlockError
-from interlock.model import Busy, Claim, ClaimAnswer, Granted, Traits
+from interlock.model import Busy, Claim, ClaimAnswer, Examination, Granted, Traits
 from interlock.store import IO_TIMEOUT
 
 T = TypeVar("T")
@@ -268,6 +270,11 @@ class SqliteStore(SqlStore):
         self._state.clear()
         if not self._shared:
             self._notifier.after_fork()
+
+    async def examine(self, timeout: float = IO_TIMEOUT) -> Examination:
+        examiner = Examiner(self.now, timeout)
+        checks.examine(self.path, TRAITS.wakes == "doorbell", examiner)
+        return examiner.result()
 
     async def close(self) -> None:
         if not self._shared:
