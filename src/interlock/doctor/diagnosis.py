@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from interlock._support.record import record
 from interlock._support.wording import either
@@ -103,7 +103,7 @@ class Diagnosis:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in cast(Any, value).__match_args__}
+    return {name: getattr(value, name) for name in value.__match_args__}
 
 
 def ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:

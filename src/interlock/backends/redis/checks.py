@@ -96,7 +96,7 @@ async def read_facts(
             _, told_info, *replies = await handshake.ask_several(
                 address, connection, timeout, (b"TIME",), (b"INFO",), *settings
             )
-            offsets = []
+            offsets = list[float]()
             for _ in range(SAMPLES):
                 before = time.time()
                 told = await handshake.ask(address, connection, timeout, b"TIME")
@@ -116,10 +116,12 @@ def _seconds(told: Any) -> float:
 
 
 def _setting(reply: Any) -> str | None:
-    """The value in the reply to CONFIG GET; None if it was refused. RESP3 answers with a map."""
-    if isinstance(reply, dict):
-        reply = [part for pair in reply.items() for part in pair]
-    return _text(reply[1]) if isinstance(reply, list) and len(reply) == 2 else None
+    """The value in the reply to CONFIG GET, a name and its value; None if it was refused."""
+    match reply:
+        case [_, value]:
+            return _text(value)
+        case _:
+            return None
 
 
 def _text(part: Any) -> str:
