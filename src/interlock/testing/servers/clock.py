@@ -8,6 +8,7 @@ the next one sees the jump.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import struct
@@ -31,6 +32,7 @@ def shim() -> Path:
             "needs a C compiler for the library that moves a server's clock: apt-get install gcc libc6-dev"
         )
     made = Path(mkdtemp(prefix="interlock-clock-"), "clockshim.so")
+    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(made), str(SOURCE)], check=True)
     return made
 
@@ -47,13 +49,10 @@ def set_offset(file: Path, seconds: float) -> None:
         offsets.write(struct.pack("qq", int(seconds * 1e9), 0))
 
 
-class ClockedServer(Server):
-    """One redis-server that starts with the machine's clock."""
+class MovableClock(Server):
+    """Mixed into a redis-server of any kind: it starts with the machine's clock."""
 
-    def __init__(self, *options: str) -> None:
-        super().__init__(*options)
-        self._file = Path(self.folder, "clock")
-        self.offset = 0.0
+    offset = 0.0
 
     def start(self) -> None:
         before = dict(os.environ)
@@ -65,10 +64,18 @@ class ClockedServer(Server):
                 del os.environ[name]
             os.environ.update(before)
 
+    @property
+    def _file(self) -> Path:
+        return Path(self.folder, "clock")
+
     def jump(self, seconds: float) -> None:
         """Move its wall clock, for good."""
         self.offset += seconds
         set_offset(self._file, self.offset)
+
+
+class ClockedServer(MovableClock):
+    """One redis-server whose clock can be moved."""
 
     def empty(self) -> None:
         """Kill it, and start it again without anything it knew."""

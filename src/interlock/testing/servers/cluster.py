@@ -66,14 +66,16 @@ class RedisCluster:
     `old` are old.
     """
 
+    node_type: type[ClusterNode] = ClusterNode
+
     def __init__(
         self, replicas: int = 1, password: str | None = None, options: tuple[str, ...] = (), old: int = 0
     ) -> None:
         guarded = ("--requirepass", password, "--masterauth", password) if password else ()
         self._password = password
         lacks = [BEFORE if shard < old else () for shard in range(SHARDS)]
-        self.masters = [ClusterNode(*guarded, *options, *lack) for lack in lacks]
-        self.replicas = [ClusterNode(*guarded, *options, *lack) for lack in lacks * replicas]
+        self.masters = [self.node_type(*guarded, *options, *lack) for lack in lacks]
+        self.replicas = [self.node_type(*guarded, *options, *lack) for lack in lacks * replicas]
         self.nodes = {node.port: node for node in (*self.masters, *self.replicas)}
 
     def start(self) -> None:

@@ -116,6 +116,8 @@ class SentinelSet:
     s-.
     """
 
+    server_type: type[Server] = Server
+
     def __init__(self, replicas: int = 2, password: str | None = None) -> None:
         self.servers: dict[int, Server] = {}
         self.sentinels: list[Watcher] = []
@@ -133,7 +135,9 @@ class SentinelSet:
 
     def _add(self, *options: str) -> Server:
         guarded = ("--requirepass", self._password, "--masterauth", self._password) if self._password else ()
-        server = Server("--repl-diskless-sync-delay", "0", "--appendonly", "yes", *guarded, *options)
+        server = self.server_type(
+            "--repl-diskless-sync-delay", "0", "--appendonly", "yes", *guarded, *options
+        )
         self.servers[server.port] = server
         server.start()
         return server

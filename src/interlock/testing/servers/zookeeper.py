@@ -60,6 +60,7 @@ class Node(ServerProcess):
         self.peer_port, self.election_port = free_port(), free_port()
         self.folder = mkdtemp(prefix="interlock-zookeeper-")
         self._sync_limit, self._extra, self._jvm = sync_limit, extra, jvm
+        self.environment: dict[str, str] | None = None
 
     def configure(self, members: Sequence[str]) -> None:
         """Write the settings; a server of its own has no members."""
@@ -96,6 +97,7 @@ class Node(ServerProcess):
                 ],
                 stdout=log,
                 stderr=log,
+                env=self.environment,
                 preexec_fn=_as_a_server,
             )
 

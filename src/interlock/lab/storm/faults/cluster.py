@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.backends.redis.wire.keys import slot
 from interlock.lab.storm.faults import clients
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault
+from interlock.testing.servers.clock import MovableClock
 from interlock.testing.servers.cluster import ClusterNode, RedisCluster
 from interlock.testing.servers.sentinel import until
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from interlock.lab.storm.workers.crew import Crew
 
 HEALED_S = 30.0  # that a Cluster may take until all of it agrees again
+
+
+class ClockedNode(MovableClock, ClusterNode):
+    """One node whose clock can be moved."""
+
+
+class ClockedCluster(RedisCluster):
+    node_type = ClockedNode
 
 
 class Cluster:
@@ -28,7 +37,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.faults: Sequence[Fault] = FAULTS
-        self.cluster = RedisCluster()
+        self.cluster = ClockedCluster()
 
     def start(self) -> None:
         self.cluster.start()
@@ -133,6 +142,13 @@ def hang_up(field: Cluster, crew: Crew, chance: Random) -> None:
         field.cluster.ask(node, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
 
+def jump(field: Cluster, crew: Crew, chance: Random) -> None:
+    """The clocks of all servers jump forward by more than a ttl."""
+    seconds = crew.ttl * chance.uniform(1.2, 3.0)
+    for node in field.cluster.nodes.values():
+        cast(ClockedNode, node).jump(seconds)
+
+
 def flush(field: Cluster, crew: Crew, chance: Random) -> None:
     """Everything on the shard of one resource is gone."""
     master, _ = field.shard_of(chance.choice(crew.resources))
@@ -144,6 +160,7 @@ FAULTS = (
     Fault("master frozen", "server", "f", freeze_master),
     Fault("connections ended", "server", "E", hang_up),
     Fault("shard flushed", "amnesia", "L", flush, 1),
+    Fault("clock forward", "clock", "f", jump),
     Fault("slot moved", "failover", "E", move_slot, 3),
     Fault("fail over", "failover", "f", fail_over, 1),
     Fault("fail over, writes lost", "failover", "f", fail_over_with_loss, 1),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock._support import clock
 from interlock.lab.storm.faults import clients, network
-from interlock.lab.storm.faults.fault import CONNECT_S, Fault, down, frozen
+from interlock.lab.storm.faults.fault import CONNECT_S, Fault, down, frozen, jump_back
 from interlock.lab.storm.faults.redis import each, of_servers, refuse_writes, size
 from interlock.testing.servers.clock import ClockedServer
 from interlock.testing.servers.redlock import DURABLE
@@ -113,6 +113,7 @@ FAULTS = (
     Fault("minority killed and back", "server", "E", crash, 3),
     Fault("node restarted empty", "amnesia", "E", empty, 3),
     Fault("node flushed", "amnesia", "E", flush, 2),
+    Fault("clock back", "clock", "f", jump_back, 1, 2.0),
     Fault("majority frozen", "cluster", "R", freeze_most, 1),
     Fault("majority killed and back", "cluster", "R", crash_most, 1),
     Fault("writes refused by a minority", "refusal", "R", refuse, 1),

@@ -7,19 +7,24 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock._support import clock
 from interlock.lab.storm.faults import clients
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault
 from interlock.lab.storm.faults.redis import each, size
 from interlock.testing.journal import Journal
+from interlock.testing.servers.clock import ClockedServer
 from interlock.testing.servers.sentinel import SentinelSet, until
 
 if TYPE_CHECKING:
     from interlock.lab.storm.workers.crew import Crew
 
 SWITCH_S = 3.0  # between the promotion of a replica and the last sentinel's, or client's, knowledge of it
+
+
+class ClockedSet(SentinelSet):
+    server_type = ClockedServer
 
 
 class Sentinel:
@@ -30,7 +35,7 @@ class Sentinel:
 
     def __init__(self) -> None:
         self.faults: Sequence[Fault] = FAULTS
-        self.set = SentinelSet()
+        self.set = ClockedSet()
         self._over = threading.Event()
         self._watching: threading.Thread | None = None
 
@@ -138,6 +143,13 @@ def hang_up(field: Sentinel, crew: Crew, chance: Random) -> None:
         each([field.set.master()], "CLIENT", "KILL", "ID", id)
 
 
+def jump(field: Sentinel, crew: Crew, chance: Random) -> None:
+    """The clocks of all servers jump forward by more than a ttl."""
+    seconds = crew.ttl * chance.uniform(1.2, 3.0)
+    for server in field.set.servers.values():
+        cast(ClockedServer, server).jump(seconds)
+
+
 def flush(field: Sentinel, crew: Crew, chance: Random) -> None:
     """Everything is gone, from the replicas, too."""
     each([field.set.master()], "FLUSHALL")
@@ -156,6 +168,7 @@ FAULTS = (
     Fault("master frozen", "server", "f", freeze_master),
     Fault("connections ended", "server", "E", hang_up, 2),
     Fault("flushed", "amnesia", "L", flush, 1),
+    Fault("clock forward", "clock", "f", jump),
     Fault("fail over", "failover", "f", fail_over, 1),
     Fault("fail over, writes lost", "failover", "f", fail_over_with_loss, 1),
     Fault("old master wakes up", "failover", "f", wake_up_as_master, 1),

@@ -7,16 +7,19 @@ session of such a client by then.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from interlock.lab.storm.faults import clients, network
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault, down
 from interlock.testing.lag import stretched
+from interlock.testing.servers.clock import clocked, set_offset
 from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.zookeeper import Ensemble, Node
 
@@ -66,11 +69,22 @@ class Zookeeper:
         self.settles = 15.0  # an election, on a busy machine, and a session of the dead
         self.session = stretched(SESSION)
         self.ensemble = CutEnsemble()
+        self._offsets = dict.fromkeys(self.ensemble.nodes, 0.0)
         self.ways: list[network.Way] = []
 
     def start(self) -> None:
+        for node in self.ensemble.nodes:
+            node.environment = clocked(dict(os.environ), self._clock(node), 0.0)
         self.ensemble.start()
         self.ways = [network.Way(node.port) for node in self.ensemble.nodes]
+
+    def _clock(self, node: Node) -> Path:
+        return Path(node.folder, "clock")
+
+    def jump(self, node: Node, seconds: float) -> None:
+        """Move the wall clock of one server, for good."""
+        self._offsets[node] += seconds
+        set_offset(self._clock(node), self._offsets[node])
 
     def place(self, *ports: int) -> str:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -146,6 +160,12 @@ def freeze_node(field: Zookeeper, crew: Crew, chance: Random) -> None:
     field.ensemble.ready()
 
 
+def jump(field: Zookeeper, crew: Crew, chance: Random) -> None:
+    """The wall clock of one server jumps by an hour, forward or back: sessions are not counted by it."""
+    field.jump(chance.choice(field.ensemble.nodes), chance.choice((-3600.0, 3600.0)))
+    time.sleep(field.session * chance.uniform(0.3, 1.0))
+
+
 def expire_session(field: Zookeeper, crew: Crew, chance: Random) -> None:
     """Another program ends the session of a worker, as the servers would: its claims are gone before it is
     told.
@@ -199,6 +219,7 @@ FAULTS = (
     *network.faults(lambda chance, ways: ways if chance.random() < 0.3 else 1),
     Fault("server frozen", "server", "E", freeze_node, 2),
     Fault("follower killed", "server", "E", kill_follower, 1),
+    Fault("clock moved", "clock", "E", jump, 2),
     Fault("leader killed", "cluster", "E", kill_leader, 2),
     Fault("follower cut off", "cluster", "E", cut_off_follower, 3),
     Fault("quorum lost", "cluster", "R", lose_quorum, 1),
