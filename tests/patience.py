@@ -33,7 +33,7 @@ def give_servers_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Three servers of Java, or a database that plans a function for the first time, may need longer there; that is not what is tested.
     """
-    monkeypatch.setattr(timing, "GRACE", stretched(timing.GRACE))
+    monkeypatch.setattr(timing, "GRACE_S", stretched(timing.GRACE_S))
 
 
 def give_requests_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,8 +47,8 @@ def url(kind: str, tmp_path: Path) -> str:
 def test_whoever_waits_in_a_client_that_is_closed_hears_of_it(
     what: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register, "LOOK_AGAIN", 0.2)  # who watches a value hears of it at the next look
-    monkeypatch.setattr(watching, "LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(register, "RECHECK_PERIOD_S", 0.2)  # who watches a value hears of it at the next look
+    monkeypatch.setattr(watching, "RECHECK_PERIOD_S", 0.2)
     with interlock.connect(url(kind, tmp_path)) as other, other.lock("x"):
         client = interlock.connect(url(kind, tmp_path))
         raised: list[BaseException] = []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock import aio, events
-from interlock._core.cohort import BLOCK
+from interlock._core.cohort import TOKENS_PER_GRANT
 from interlock._core.drive import drive
 from interlock._runtime import lifetimes
 from interlock._support.record import replaced
@@ -29,8 +29,8 @@ TURN = 2.0
 @pytest.fixture(autouse=True)
 def _long_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn lasts 0.1 s, in which a busy machine does not get through a test: here it lasts longer."""
-    monkeypatch.setattr("interlock._core.cohort.TURN", TURN)
-    monkeypatch.setattr("interlock._core.attempt.TURN", TURN)
+    monkeypatch.setattr("interlock._core.cohort.TURN_S", TURN)
+    monkeypatch.setattr("interlock._core.attempt.TURN_S", TURN)
 
 
 def waiting(stage: Stage | AsyncStage, resource: str = "x") -> int:
@@ -132,12 +132,12 @@ def test_those_who_wait_in_one_client_pass_the_claim_on_with_rising_tokens() -> 
 
 def test_a_turn_is_over_after_so_many_tokens_and_the_next_are_above_them() -> None:
     stage = Stage()
-    turn = Turn(stage, BLOCK + 3)
+    turn = Turn(stage, TOKENS_PER_GRANT + 3)
     turn.first.release()
     joined(turn.threads)
     tokens = [turn.first.token, *(lease.token for lease in turn.leases)]
     assert sorted(set(tokens)) == tokens
-    assert tokens[BLOCK] >= tokens[0] + BLOCK, "the block was the first claim's alone"
+    assert tokens[TOKENS_PER_GRANT] >= tokens[0] + TOKENS_PER_GRANT, "the block was the first claim's alone"
     assert len({lease._claim.id for lease in turn.leases}) == 2
     stage.client.close()
 
@@ -462,7 +462,7 @@ def test_an_heir_that_wakes_too_late_does_not_get_what_has_lapsed() -> None:
         got = await asyncio.wait_for(heir, PATIENCE)
         assert got
         got.check()
-        assert got.token >= lease.token + BLOCK
+        assert got.token >= lease.token + TOKENS_PER_GRANT
         await stage.client.close()
 
     asyncio.run(main())
@@ -683,17 +683,17 @@ def test_the_next_waiter_stands_in_the_place_that_an_heir_has_left() -> None:
         stage = AsyncStage()
         tokens = []
         lease = await held(stage)
-        for _ in range(BLOCK - 1):
+        for _ in range(TOKENS_PER_GRANT - 1):
             late = await waiter(stage)
             assert len((await stage.store.inner.inspect("x")).waiters) == 1
             tokens.append(lease.token)
             await lease.release()
             lease = await got(late)
-        assert tokens == list(range(tokens[0], tokens[0] + BLOCK - 1))
+        assert tokens == list(range(tokens[0], tokens[0] + TOKENS_PER_GRANT - 1))
         late = await waiter(stage)
         await lease.release()  # no token is left: it goes back to the store
         last = await got(late)
-        assert last.token > tokens[0] + BLOCK - 1
+        assert last.token > tokens[0] + TOKENS_PER_GRANT - 1
         assert last._claim.id != lease._claim.id
         await last.release()
         assert stage.store.asked.count("release") == 2
@@ -717,7 +717,7 @@ def test_a_waiter_inherits_only_if_the_store_names_the_holder_of_its_own_client(
         await first.release()
         second = await got(late)
         assert second._claim.id != first._claim.id
-        assert second.token >= first.token + BLOCK
+        assert second.token >= first.token + TOKENS_PER_GRANT
         await stage.client.close()
 
     asyncio.run(main())
@@ -876,7 +876,7 @@ def test_the_place_of_a_waiter_that_entered_anew_after_an_eviction_is_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The place that was evicted was another attempt's: the keeper must not go on renewing that one instead."""
-    monkeypatch.setattr("interlock._core.attempt.TURN", 0.05)
+    monkeypatch.setattr("interlock._core.attempt.TURN_S", 0.05)
 
     async def main() -> None:
         stage = AsyncStage()

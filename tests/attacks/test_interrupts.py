@@ -169,8 +169,8 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 def test_ctrl_c_at_any_step_leaves_nothing_behind(
     operation: Callable[[Scene], None], scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LONGEST_NAP", 0.01)  # a second else, and there are hundreds of steps
-    monkeypatch.setattr(keeper, "IDLE", 0.01)
+    monkeypatch.setattr(keeper, "MAX_NAP_S", 0.01)  # a second else, and there are hundreds of steps
+    monkeypatch.setattr(keeper, "HALF_AWAKE_S", 0.01)
     if operation in (pass_on, inherit) and not scene.client.traits.blocks:
         pytest.skip("this store keeps no cohorts")
     # What happens only once has happened: threads are started, and the socket that wakes waiters is made.

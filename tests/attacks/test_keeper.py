@@ -12,7 +12,7 @@ import pytest
 
 from interlock import aio, events
 from interlock._core.keeper import Keeper, Renewable
-from interlock._core.lease import SIGNED_AFTER
+from interlock._core.lease import SIGN_AFTER_S
 from interlock.blocking import Lease
 from interlock.errors import StoreUnavailable, StoreUnfit
 from interlock.model import NoAnswer, Renewal, RenewAnswer
@@ -103,7 +103,7 @@ def test_an_heir_that_cannot_tell_the_store_who_it_is_does_not_keep_the_keeper_b
         return take_due(now)
 
     stage.core.keeper._take_due = counted  # type: ignore[method-assign]
-    time.sleep(SIGNED_AFTER + 1.0)
+    time.sleep(SIGN_AFTER_S + 1.0)
     assert 1 <= looks < 20
     over.set()
     thread.join(PATIENCE)

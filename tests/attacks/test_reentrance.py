@@ -341,4 +341,4 @@ def test_attempts_that_fail_leave_no_statement_to_sweep(client: interlock.Client
             with pytest.raises(interlock.AcquireTimeout), other.lock("x", timeout=0):
                 pass
         assert len(statements._over) <= before
-    assert keeper.LONGEST_NAP <= 1.0  # within which the keeper sweeps
+    assert keeper.MAX_NAP_S <= 1.0  # within which the keeper sweeps

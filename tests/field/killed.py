@@ -12,23 +12,23 @@ from tests.field.process import Process, Told
 
 TTL = 1.0  # seconds that those who wait live on after their death, on a quiet machine; otherwise 10
 PATIENCE = 60.0
-SHORTER = "from interlock._core import timing; timing.PLACE_TTL = {ttl}"
+SHORTER = "from interlock._core import timing; timing.PLACE_TTL_S = {ttl}"
 
 
 class Meeting(Suite):
     """What all who wait for each other need."""
 
     def prepare(self) -> None:
-        self._usual = timing.PLACE_TTL
-        timing.PLACE_TTL = stretched(TTL)
+        self._usual = timing.PLACE_TTL_S
+        timing.PLACE_TTL_S = stretched(TTL)
 
     async def tidy(self) -> None:
-        timing.PLACE_TTL = self._usual
+        timing.PLACE_TTL_S = self._usual
 
     def process(self) -> Process:
         self.needs(reach=("machine", "network"), registers=True)
         process = Process(self.face.name, self.place)
-        process.tell(SHORTER.format(ttl=timing.PLACE_TTL))
+        process.tell(SHORTER.format(ttl=timing.PLACE_TTL_S))
         return process
 
     async def arrived(self, barrier: Any, count: int) -> None:

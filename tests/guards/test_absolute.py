@@ -113,7 +113,7 @@ def test_the_token_of_a_released_lease_is_refused_while_an_heir_of_its_client_ho
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both stand in one row: the store knows it by the first token of the turn."""
-    monkeypatch.setattr(cohort, "TURN", PATIENCE)
+    monkeypatch.setattr(cohort, "TURN_S", PATIENCE)
     desk, claims = bank.desk(), claims_of(bank.client)
     heirs: list[interlock.Lease] = []
     held, go, done = threading.Event(), threading.Event(), threading.Event()
@@ -289,7 +289,7 @@ def test_a_waiter_of_the_same_client_is_not_let_in_by_a_release_before_the_commi
     if bank.database == "sqlite":
         pytest.skip("on SQLite the release waits for the transaction of its own thread")
     # On a busy machine, too, the waiter comes in time to inherit.
-    monkeypatch.setattr(cohort, "TURN", PATIENCE)
+    monkeypatch.setattr(cohort, "TURN_S", PATIENCE)
     desk, seen = bank.desk(), threading.Event()
 
     def contend() -> None:
@@ -322,7 +322,7 @@ def test_a_lease_that_another_thread_releases_meanwhile_is_refused(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim may be an heir's by the time its row is looked for."""
-    monkeypatch.setattr(cohort, "TURN", PATIENCE)
+    monkeypatch.setattr(cohort, "TURN_S", PATIENCE)
     desk, held, done = bank.desk(), threading.Event(), threading.Event()
     lease = bank.client.lock("account:1").acquire()
     assert lease
@@ -586,7 +586,7 @@ class TestMariaDB:
 
     def test_so_does_the_guard_of_an_heir(self, bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
         """The store knows its claim by the token with which the turn began."""
-        monkeypatch.setattr(cohort, "TURN", PATIENCE)
+        monkeypatch.setattr(cohort, "TURN_S", PATIENCE)
         desk, guarded, done = bank.desk(), threading.Event(), threading.Event()
         heirs: list[interlock.Lease] = []
 

@@ -52,5 +52,5 @@ def test_a_distant_server_can_be_reached_again_however_short_the_timeout(near: C
 
 def test_a_request_keeps_its_grace_after_connecting() -> None:
     assert left_after(1.0, 0.4) == pytest.approx(0.6)
-    assert left_after(1.0, 0.99) == timing.GRACE
+    assert left_after(1.0, 0.99) == timing.GRACE_S
     assert left_after(0.05, 0.05) == 0.05

@@ -267,7 +267,7 @@ ACQUIRING: list[Mutant] = [
         Code(
             "_core/timing.py",
             "patience",
-            "return min(IO_TIMEOUT, max(SHORTEST_ASK, left + GRACE))",
+            "return min(IO_TIMEOUT, max(MIN_REQUEST_S, left + GRACE_S))",
             "return IO_TIMEOUT",
         ),
         tests=directed("returns_in_time"),
@@ -524,7 +524,7 @@ INTERRUPTED: list[Mutant] = [
             (
                 "part = self._store.part(pending.resource)\n"
                 "if part not in silent:\n"
-                "    patience = max(0.01, min(PENDING_TRY, left))\n"
+                "    patience = max(0.01, min(PENDING_TRY_S, left))\n"
                 "    try:\n"
                 "        await self._store.release(pending.resource, pending.id, pending.linger(now), patience)\n"
                 "    except Exception as error:\n"
@@ -537,7 +537,7 @@ INTERRUPTED: list[Mutant] = [
             (
                 "part = self._store.part(pending.resource)\n"
                 "if True:\n"
-                "    patience = max(0.01, min(PENDING_TRY, left))\n"
+                "    patience = max(0.01, min(PENDING_TRY_S, left))\n"
                 "    try:\n"
                 "        await self._store.release(pending.resource, pending.id, pending.linger(now), patience)\n"
                 "    except Exception as error:\n"
@@ -552,8 +552,8 @@ INTERRUPTED: list[Mutant] = [
         Code(
             KEEPER,
             "Keeper._release_pending",
-            "patience = max(0.01, min(PENDING_TRY, left))",
-            "patience = PENDING_TRY",
+            "patience = max(0.01, min(PENDING_TRY_S, left))",
+            "patience = PENDING_TRY_S",
         ),
         tests=hasty("pending_releases"),
     ),
@@ -569,7 +569,7 @@ INTERRUPTED: list[Mutant] = [
         Code(
             ATTEMPT,
             "Attempt._take_back_quietly",
-            "soon = self._runtime.now() + timing.HURRY",
+            "soon = self._runtime.now() + timing.INTERRUPTED_RELEASE_S",
             "soon = FOR_EVER",
         ),
         tests=hasty("cancelled_task"),
@@ -969,7 +969,7 @@ PLACES: list[Mutant] = [
         Code(
             WAITER,
             "Waiter._waits_for_ring",
-            "return busy.retry_after > self._attempt.claim.place_ttl * timing.WATCHED_BY_RENEWALS",
+            "return busy.retry_after > self._attempt.claim.place_ttl * timing.WATCHED_BY_RENEWALS_PART",
             "return True",
         ),
         tests=crowded("dead_ahead"),

@@ -578,7 +578,12 @@ MUTANTS: list[Mutant] = [
     mutant(
         "sqlite: the lock file takes the number of a closed stream",
         "a warning of a C library overwrites the header of the file",
-        Code("_support/standard_streams.py", "occupy", "for number in range(LEAST):\n    ...", "return"),
+        Code(
+            "_support/standard_streams.py",
+            "occupy",
+            "for number in range(MIN_DESCRIPTOR):\n    ...",
+            "return",
+        ),
         tests=Tests("tests/sqlite/test_closed_streams.py", "does_not_reach"),
     ),
     mutant(

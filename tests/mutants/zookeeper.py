@@ -218,10 +218,10 @@ MUTANTS: list[Mutant] = [
             "_core/attempt.py",
             "Attempt.ask",
             (
-                "if (tries >= TRIES or self._unreachable(failure)) and (not self._queues()) or self.left() <= 0:\n"
+                "if (tries >= MAX_CLAIM_TRIES or self._unreachable(failure)) and (not self._queues()) or self.left() <= 0:\n"
                 "    ..."
             ),
-            "if tries >= TRIES and (not self._queues()) or self.left() <= 0:\n    ...",
+            "if tries >= MAX_CLAIM_TRIES and (not self._queues()) or self.left() <= 0:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_connections.py", "dead"),
     ),

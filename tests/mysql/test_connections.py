@@ -263,7 +263,7 @@ def test_a_frozen_server_is_reported_in_time_and_nothing_is_left() -> None:
         with (
             server.frozen(),
             pytest.raises(StoreUnavailable, match="did not answer"),
-            at_most(0.5 + timing.GRACE + 0.35),
+            at_most(0.5 + timing.GRACE_S + 0.35),
         ):
             client.lock("x").acquire(timeout=0.5)
         with client.lock("x", timeout=60):  # what arrived late was taken back

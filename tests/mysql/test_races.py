@@ -27,7 +27,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def _all_at_once(url: str, gate: Any, results: Any) -> None:
-    timing.GRACE = PATIENCE  # a try that the machine gives no turn would be no verdict, and end the test
+    timing.GRACE_S = PATIENCE  # a try that the machine gives no turn would be no verdict, and end the test
     with interlock.connect(url) as client:
         client.lock("warm").acquire(blocking=False)
         got: list[int] = []

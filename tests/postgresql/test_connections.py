@@ -326,7 +326,7 @@ def test_a_frozen_server_ends_no_call_later_than_promised(own: Server) -> None:
     with interlock.connect(own.url()) as client:
         with client.lock("x"):
             pass
-        with own.frozen(), at_most(1.0 + timing.GRACE + 0.35):
+        with own.frozen(), at_most(1.0 + timing.GRACE_S + 0.35):
             with pytest.raises((StoreUnavailable, interlock.AcquireTimeout)):
                 client.lock("x", timeout=1.0).acquire()
                 raise interlock.AcquireTimeout("x", 1.0)

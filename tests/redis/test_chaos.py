@@ -18,7 +18,7 @@ import redis
 
 import interlock
 from interlock import aio
-from interlock._core.cohort import BLOCK
+from interlock._core.cohort import TOKENS_PER_GRANT
 from interlock.backends.redis.address import Address
 from interlock.errors import LeaseLost, StoreUnavailable, StoreUnfit
 from interlock.testing.lag import at_most
@@ -299,7 +299,11 @@ def test_a_token_never_goes_back_although_the_clock_does(forgetful: Server) -> N
     for _ in range(3):
         with client.lock("x") as lease:
             tokens.append(lease.token)
-    assert tokens == [ahead + BLOCK, ahead + 2 * BLOCK, ahead + 3 * BLOCK]  # those in between are reserved
+    assert tokens == [
+        ahead + TOKENS_PER_GRANT,
+        ahead + 2 * TOKENS_PER_GRANT,
+        ahead + 3 * TOKENS_PER_GRANT,
+    ]  # those in between are reserved
     client.close()
 
 
@@ -352,7 +356,7 @@ def test_tokens_and_waiters_are_right_up_to_the_last_token(forgetful: Server, qu
                 thread.start()
             thread.join()
         admin.delete("\x1ftoken")
-    assert all(later - earlier >= BLOCK for earlier, later in pairwise(tokens))
+    assert all(later - earlier >= TOKENS_PER_GRANT for earlier, later in pairwise(tokens))
     holder.close()
     other.close()
 
@@ -383,7 +387,7 @@ def test_a_token_never_repeats_after_a_failover_to_a_replica_with_an_older_count
             if not queued:
                 thread.start()
             thread.join()
-    assert all(later - earlier >= BLOCK for earlier, later in pairwise(tokens))
+    assert all(later - earlier >= TOKENS_PER_GRANT for earlier, later in pairwise(tokens))
     holder.close()
     other.close()
 

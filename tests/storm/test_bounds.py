@@ -52,9 +52,9 @@ def test_who_began_after_a_grant_has_a_higher_token_also_when_it_inherits_a_forg
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "interlock._core.cohort.TURN", 2.0
+        "interlock._core.cohort.TURN_S", 2.0
     )  # a turn is short: here, long enough for four steps
-    monkeypatch.setattr("interlock._core.attempt.TURN", 2.0)
+    monkeypatch.setattr("interlock._core.attempt.TURN_S", 2.0)
     with scene("forgetful") as made:
         servers: Any = made.field
         url, heir = servers.places()[0], list[int]()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock._core.names import LONGEST, checked_name, checked_words
+from interlock._core.names import MAX_NAME_BYTES, checked_name, checked_words
 from interlock.errors import InvalidName, InvalidSetting
 
 printable = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])
@@ -31,7 +31,7 @@ def test_a_control_character_or_lone_surrogate_anywhere_is_refused(before: str, 
 @pytest.mark.parametrize("letter", ["x", "é", "日", "🔒"])
 def test_a_name_has_1024_bytes_and_not_one_more(letter: str) -> None:
     size = len(letter.encode())
-    fits = letter * (LONGEST // size) + "x" * (LONGEST % size)
+    fits = letter * (MAX_NAME_BYTES // size) + "x" * (MAX_NAME_BYTES % size)
     assert checked_name(fits) == fits
     with pytest.raises(InvalidName, match="not 1025"):
         checked_name(fits + "x")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock._core.runtime import BRIEF
+from interlock._core.runtime import BRIEF_S
 from interlock._runtime.tasks import Tasks
 from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
@@ -31,7 +31,7 @@ def test_another_thread_wakes_all_that_wait() -> None:
     async def main() -> None:
         runtime = Tasks()
         signal = runtime.signal()
-        waits = [asyncio.create_task(runtime.wait(signal, timeout)) for timeout in (None, PATIENCE, BRIEF)]
+        waits = [asyncio.create_task(runtime.wait(signal, timeout)) for timeout in (None, PATIENCE, BRIEF_S)]
         await asyncio.sleep(0)
         threading.Thread(target=signal.set).start()
         assert await asyncio.gather(*waits) == [True, True, True]
@@ -47,12 +47,12 @@ def test_each_brief_wait_ends_in_time_though_another_began_before_it() -> None:
         async def wait(after: float) -> float:
             await asyncio.sleep(after)
             began = loop.time()
-            with at_most(BRIEF + 0.5, "nobody ended it"):
-                assert not await asyncio.wait_for(runtime.wait(runtime.signal(), BRIEF), PATIENCE)
+            with at_most(BRIEF_S + 0.5, "nobody ended it"):
+                assert not await asyncio.wait_for(runtime.wait(runtime.signal(), BRIEF_S), PATIENCE)
             return loop.time() - began
 
-        for lasted in [*await asyncio.gather(*map(wait, (0.0, 0.0, BRIEF / 2))), await wait(0.0)]:
-            assert lasted > BRIEF - 0.01
+        for lasted in [*await asyncio.gather(*map(wait, (0.0, 0.0, BRIEF_S / 2))), await wait(0.0)]:
+            assert lasted > BRIEF_S - 0.01
 
     asyncio.run(main())
 
@@ -63,7 +63,7 @@ def test_brief_waits_share_a_timer_and_leave_nothing_behind(monkeypatch: pytest.
         waits, signals = [], [runtime.signal() for _ in range(50)]
         made = timers(monkeypatch)
         for signal in signals:
-            waits.append(asyncio.create_task(runtime.wait(signal, BRIEF)))
+            waits.append(asyncio.create_task(runtime.wait(signal, BRIEF_S)))
             await asyncio.sleep(0)
         waits[0].cancel()
         for signal in signals:
@@ -80,6 +80,6 @@ def test_another_loop_has_a_timer_of_its_own() -> None:
     runtime = Tasks()
 
     async def main() -> bool:
-        return await asyncio.wait_for(runtime.wait(runtime.signal(), BRIEF), PATIENCE)
+        return await asyncio.wait_for(runtime.wait(runtime.signal(), BRIEF_S), PATIENCE)
 
     assert [asyncio.run(main()) for _ in range(2)] == [False, False]

@@ -107,4 +107,4 @@ def test_a_bad_count_is_refused(count: Any, kind: type[Exception]) -> None:
 
 @given(st.floats(-100, 100))
 def test_a_request_never_outlasts_its_callers_time_by_much(left: float) -> None:
-    assert 0 < timing.patience(left) <= max(left, 0) + timing.GRACE
+    assert 0 < timing.patience(left) <= max(left, 0) + timing.GRACE_S

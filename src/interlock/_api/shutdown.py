@@ -18,7 +18,7 @@ from interlock._runtime.lifetimes import call_at_rest, give_back_everything
 from interlock._support import clock, native
 from interlock.errors import InvalidSetting
 
-AGAIN = 0.005  # seconds until the handler looks at the main thread again
+POLL_PERIOD_S = 0.005  # seconds until the handler looks at the main thread again
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
@@ -87,7 +87,7 @@ class _Ending:
         """
         main = threading.main_thread().ident
         while self._until is not None:
-            time.sleep(AGAIN)
+            time.sleep(POLL_PERIOD_S)
             if main is not None and hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(main, number)  # to the main thread itself, so that it stops waiting
             else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from interlock import events
 from interlock._core import timing
-from interlock._core.cohort import TURN, Member, Turn
+from interlock._core.cohort import TURN_S, Member, Turn
 from interlock._core.lease import Lease
 from interlock._core.removal import FOR_EVER, release_later, remove
 from interlock._core.runtime import Owner, Runtime, Signal
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from interlock._core.client import Client
     from interlock._core.holding import Holding
 
-TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
+MAX_CLAIM_TRIES = 3  # a first claim is asked for this often before the store counts as unavailable
 # Seconds in which a connection is refused; a store that took longer has had its time to be connected to.
-AT_ONCE = 0.25
-NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
-BLANK = Granted(0, 0.0)  # of a lease that is made before it is known whether it will be granted
+QUICK_REFUSAL_S = 0.25
+MAX_HOLDERS_NAMED = 16  # claims at the front of the queue that are asked for when an error names the holders
+BLANK_GRANT = Granted(0, 0.0)  # of a lease that is made before it is known whether it will be granted
 
 
 class Attempt:
@@ -132,7 +132,7 @@ class Attempt:
             self._refused = True
             raise
         # As `usable` says, but for a call that most would pay for.
-        if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH:
+        if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH_PART:
             return None
         self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
         holding.register_lease(self, lease)
@@ -210,7 +210,7 @@ class Attempt:
         resource, store = self.claim.resource, self.client.store
         waited = self._runtime.now() - self.began
         try:
-            queue = await store.inspect(resource, timing.patience(self.left()), limit=NAMED)
+            queue = await store.inspect(resource, timing.patience(self.left()), limit=MAX_HOLDERS_NAMED)
         except InterlockError:
             return AcquireTimeout(resource, waited, self.ahead)
         return AcquireTimeout(resource, waited, self.ahead, as_present_holders(queue).holders)
@@ -240,15 +240,15 @@ class Attempt:
         assert self._holding is not None
         assert member is not None
         # Made before the wait: afterwards everybody who wants the lock waits for us.
-        lease = self.client.lease_type(self._holding, self.claim, BLANK, self.asked, self.owner)
-        await self._runtime.wait(called, min(timeout, TURN))
+        lease = self.client.lease_type(self._holding, self.claim, BLANK_GRANT, self.asked, self.owner)
+        await self._runtime.wait(called, min(timeout, TURN_S))
         turn = member.turn
         if turn is not None and turn.holder is member:  # no mutex: nobody but us takes it from here
             member.called = None
         elif (turn := self.client.cohorts.decide(member)) is None:
             return None
         now = self._runtime.now()
-        if turn.lender._deadline - now > self.claim.place_ttl * timing.TAKEN_OVER:
+        if turn.lender._deadline - now > self.claim.place_ttl * timing.TAKEN_OVER_PART:
             self._take_over(member, turn, now)
             return lease
         await self._decline(member, turn)  # our loop was stuck: the lease would be lost before it is used
@@ -282,7 +282,7 @@ class Attempt:
         if type(answer) is not Granted:
             return False
         sent = self.asked if answer.sent is None else answer.sent
-        return self._runtime.now() - sent < answer.ttl * timing.FRESH
+        return self._runtime.now() - sent < answer.ttl * timing.FRESH_PART
 
     async def ask(self, failure: StoreUnavailable | None = None) -> ClaimAnswer:
         """Claim; ask again if there is no answer (or was none): the store knows us by the claim's id.
@@ -295,7 +295,7 @@ class Attempt:
                 # Then others of us are being answered, and it is not our turn yet.
                 tries += not isinstance(failure, HeldUp)
                 if (
-                    (tries >= TRIES or self._unreachable(failure)) and not self._queues()
+                    (tries >= MAX_CLAIM_TRIES or self._unreachable(failure)) and not self._queues()
                 ) or self.left() <= 0:
                     raise failure
                 pause = min(1.0, 0.02 * 2**tries) * (0.5 + self._runtime.random())
@@ -315,7 +315,7 @@ class Attempt:
         """Whether there was time to connect, and it did not suffice: a caller waits for a dead server
         once, not three times.
         """
-        return type(failure) is Unreached and self._runtime.now() - self.asked > AT_ONCE
+        return type(failure) is Unreached and self._runtime.now() - self.asked > QUICK_REFUSAL_S
 
     def _queues(self) -> bool:
         """Whether we have a place in the store's queue, as far as we know."""
@@ -402,7 +402,7 @@ class Attempt:
 
         A store that hangs must not hold up a caller that wants to be gone: then the keeper goes on.
         """
-        soon = self._runtime.now() + timing.HURRY
+        soon = self._runtime.now() + timing.INTERRUPTED_RELEASE_S
         try:
             await self.take_back(soon if self.until is None else min(soon, self.until))
         except ClientClosed:

@@ -32,8 +32,8 @@ from interlock._support.wording import duration
 from interlock.errors import BrokenBarrier, InterlockError, StoreUnavailable
 from interlock.store import WAITERS
 
-REMEMBERED = 32  # generations thrown out by a reset that slow waiters may still ask for
-SPREAD = 8  # the eighth party looks after the one that runs the action half as often as the first
+MAX_RESETS_REMEMBERED = 32  # generations thrown out by a reset that slow waiters may still ask for
+SPREAD_PARTIES = 8  # the eighth party looks after the one that runs the action half as often as the first
 
 Fate = Literal["passed", "broken"]
 Role = Literal["wait", "act", "later"]
@@ -75,7 +75,7 @@ class BarrierCell:
 
     def rest(self, broken: list[str]) -> State | None:
         """At rest: nothing is kept, unless some waiter may still have to learn that it was thrown out."""
-        return {**self.state(None), "broken": broken[-REMEMBERED:]} if broken else None
+        return {**self.state(None), "broken": broken[-MAX_RESETS_REMEMBERED:]} if broken else None
 
     def fate(self, value: Any, gen: str) -> Fate | None:
         """The end of a generation: passed or broken; None as long as it is neither."""
@@ -305,7 +305,7 @@ class Visit:
             if fate is not None:
                 break
             state = self._barrier.state(value)
-            pause = register.LOOK_AGAIN
+            pause = register.RECHECK_PERIOD_S
             if state["state"] == "acting":
                 self._sure = self._sure or self._me.id in state["arrived"]
                 pause = await self._look_after(state["actor"], first=version != seen)
@@ -331,14 +331,14 @@ class Visit:
         Most actions are over before anybody looks. The first parties look more often than the last: of a
         thousand not everybody must ask every few seconds.
         """
-        pause = register.LOOK_AGAIN
+        pause = register.RECHECK_PERIOD_S
         if not first:
             standings = await self._room.standings(timing.patience(self._left()))
             if actor not in standings:
                 await self._barrier.break_up(self._awaited, self._until)
                 return 0.0
-            pause = standings[actor].lapses_in + timing.REACTION
-        return min(register.LOOK_AGAIN, self._room.ttl / 2, pause) * (1 + self._index / SPREAD)
+            pause = standings[actor].lapses_in + timing.REACTION_S
+        return min(register.RECHECK_PERIOD_S, self._room.ttl / 2, pause) * (1 + self._index / SPREAD_PARTIES)
 
     async def _withdraw(self, left: float) -> None:
         """Interrupted: stand there no longer; the last to arrive, whose action failed, breaks the barrier.

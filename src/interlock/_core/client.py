@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from interlock._core.lease import Lease
     from interlock._core.reentry import Entry
 
-CLOSING = 5.0  # seconds that closing may take
-TAKING_BACK = 0.5  # seconds in which a closed client takes back the claims of attempts that got no answer
-DRAINING = 1.0  # seconds for which waiters ask for nothing because their process is about to end
+CLOSE_TIMEOUT_S = 5.0  # seconds that closing may take
+TAKE_BACK_TIMEOUT_S = (
+    0.5  # seconds in which a closed client takes back the claims of attempts that got no answer
+)
+DRAIN_S = 1.0  # seconds for which waiters ask for nothing because their process is about to end
 
 
 class Client:
@@ -52,7 +54,7 @@ class Client:
         self.store, self.decides_here = store, store.decides_here
         self.runtime = runtime
         self._keeper_runtime = keeper_runtime
-        usual = min(timing.USUAL_TTL, store.traits.max_ttl)
+        usual = min(timing.DEFAULT_TTL_S, store.traits.max_ttl)
         self.ttl = timing.checked_ttl(usual if ttl is None else ttl, store.traits)
         store.expect_ttl(self.ttl, at_most=ttl is None)
         self.usual_terms = Terms(store.traits, self.ttl, DEFAULT_SETTINGS, permits=1, capacity=1, passes=True)
@@ -163,7 +165,7 @@ class Client:
 
         A place that is given back now would otherwise be taken anew by the waiter that this wakes.
         """
-        self._draining_until = self.runtime.now() + DRAINING
+        self._draining_until = self.runtime.now() + DRAIN_S
 
     def draining(self) -> float:
         """Seconds for which no waiter should ask for a place again; 0.0 or less if the client is not
@@ -171,7 +173,7 @@ class Client:
         """
         return self._draining_until - self.runtime.now() if self._draining_until else 0.0
 
-    async def release_all(self, by: Owner, timeout: float = CLOSING) -> None:
+    async def release_all(self, by: Owner, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Give back everything that is held, within a bound; a lease that cannot be given back lapses by
         itself.
         """
@@ -202,7 +204,7 @@ class Client:
         """Attempts of other threads and tasks; one of our own cannot end while we wait for it."""
         return [attempt for attempt in list(self.attempts) if attempt.runner is not self._closer]
 
-    async def _see_attempts_end(self, timeout: float = 1.0, taking_back: float = TAKING_BACK) -> None:
+    async def _see_attempts_end(self, timeout: float = 1.0, taking_back: float = TAKE_BACK_TIMEOUT_S) -> None:
         """Wait for the attempts that are asking the store now: if one gets a lease, it needs the store to
         give it back.
 
@@ -265,7 +267,7 @@ class Client:
         closer = by or self.runtime.owner()
         try:
             self.closed = True
-            if timing.time_for(error) < CLOSING:
+            if timing.time_for(error) < CLOSE_TIMEOUT_S:
                 await self.runtime.finish(lambda: self._end_soon(closer))
             else:
                 await self._end(closer)
@@ -288,13 +290,13 @@ class Client:
         self._ended = True
 
     async def _end_soon(self, closer: Owner) -> None:
-        """Close for a caller that must be gone; see `timing.HURRY`."""
+        """Close for a caller that must be gone; see `timing.INTERRUPTED_RELEASE_S`."""
         self.cohorts.disband(self)
-        await self._dismiss(timing.HURRY / 2)
-        await self._see_attempts_end(0.0, timing.HURRY / 2)
-        await self.release_all(closer, timing.HURRY)
-        await self._see_releases_end(timing.HURRY / 2)
-        await self.keeper.stop(timing.HURRY)
+        await self._dismiss(timing.INTERRUPTED_RELEASE_S / 2)
+        await self._see_attempts_end(0.0, timing.INTERRUPTED_RELEASE_S / 2)
+        await self.release_all(closer, timing.INTERRUPTED_RELEASE_S)
+        await self._see_releases_end(timing.INTERRUPTED_RELEASE_S / 2)
+        await self.keeper.stop(timing.INTERRUPTED_RELEASE_S)
         await self.store.close()
         self._ended = True
 

@@ -46,9 +46,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from interlock._core.removal import release_later
-from interlock._core.runtime import BRIEF, Signal
+from interlock._core.runtime import BRIEF_S, Signal
 from interlock._core.states import State
-from interlock._core.timing import PASSED_ON
+from interlock._core.timing import PASSED_ON_PART
 
 if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
@@ -56,8 +56,10 @@ if TYPE_CHECKING:
     from interlock._core.lease import Lease
     from interlock.model import Busy, Claim
 
-BLOCK = 16  # tokens of one grant: as many leases, one after the other, before the store is asked again
-TURN = BRIEF  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
+TOKENS_PER_GRANT = (
+    16  # tokens of one grant: as many leases, one after the other, before the store is asked again
+)
+TURN_S = BRIEF_S  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 
 class Member:
@@ -144,8 +146,8 @@ class Turn:
         return (
             self.passes > 0
             and lender._last_try <= self.answered
-            and now - self.began < TURN
-            and lender._deadline - now > lender._claim.place_ttl * PASSED_ON
+            and now - self.began < TURN_S
+            and lender._deadline - now > lender._claim.place_ttl * PASSED_ON_PART
         )
 
     def free_place(self) -> Claim | None:

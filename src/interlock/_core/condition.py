@@ -37,8 +37,10 @@ R = TypeVar("R")
 
 CALL = "-call"  # after a waiter's id: the id of its call
 CALLED, TAKEN = "called", "taken"
-ANSWER = 1 / 5  # of a presence's ttl: the time in which a living waiter takes its call
-CALL_TTL = 2  # presences' ttls that a call lives unrenewed: others must see it when it is no longer renewed
+ANSWER_PART = 1 / 5  # of a presence's ttl: the time in which a living waiter takes its call
+CALL_LIFE_TTLS = (
+    2  # presences' ttls that a call lives unrenewed: others must see it when it is no longer renewed
+)
 
 
 class Mutex(Protocol):
@@ -167,11 +169,11 @@ class ConditionCore:
 
     async def _call_off(self, id: str) -> None:
         with suppress(InterlockError):  # it lapses by itself
-            await self.client.store.release(self.room.resource, id, 0.0, timing.GRACE)
+            await self.client.store.release(self.room.resource, id, 0.0, timing.GRACE_S)
 
     def call(self, id: str, who: str) -> Claim:
         """The call of the waiter with this id."""
-        ttl = min(CALL_TTL * self.room.ttl, self.client.store.traits.max_ttl)
+        ttl = min(CALL_LIFE_TTLS * self.room.ttl, self.client.store.traits.max_ttl)
         return replaced(self.room.claim(id + CALL, who), ttl=ttl, place_ttl=ttl, note=CALLED)
 
 
@@ -247,7 +249,7 @@ class Wait:
         runtime, store, me = self._runtime, self._client.store, self._me
         until = float("inf") if timeout is None else runtime.now() + timeout
         while (left := until - runtime.now()) > 0:
-            pause = me.claim.ttl * ANSWER if self._seen else me.claim.ttl / 2
+            pause = me.claim.ttl * ANSWER_PART if self._seen else me.claim.ttl / 2
             try:
                 await store.wait(me.claim, None, min(left, pause))
                 if await self._notified(timing.patience(until - runtime.now())):
@@ -261,7 +263,7 @@ class Wait:
         if await self._room.leave(me, 0.0) is DONE:
             return False
         with suppress(StoreUnavailable):
-            await self._notified(timing.GRACE)
+            await self._notified(timing.GRACE_S)
         return True
 
     async def _notified(self, patience: float) -> bool:
@@ -318,7 +320,7 @@ class Wait:
                 one.lapses_in < self._room.ttl
                 and self._client.session is None  # the dead leave with their session
                 if taken
-                else now - self._seen[one.id] >= ANSWER * self._room.ttl
+                else now - self._seen[one.id] >= ANSWER_PART * self._room.ttl
             )
             if late and self._me.token < one.token and one.id != self._call.id:
                 if await self._client.store.release(self._room.resource, one.id):
@@ -330,7 +332,7 @@ class Wait:
         """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
         with suppress(StoreUnavailable):  # it lapses by itself
             if self._me.stands:
-                left = await self._room.leave(self._me, timing.HURRY)
+                left = await self._room.leave(self._me, timing.INTERRUPTED_RELEASE_S)
                 self._silent = left is PENDING
                 if left is GONE:
                     self._owed = self._call.stands = (

@@ -112,7 +112,7 @@ class Holding:
         """Look after a lease that was granted or inherited just now."""
         client, terms, member, next_head = self.client, self.terms, attempt.member, None
         turn = None if member is None else member.turn
-        due = lease._last_try + terms.ttl / timing.RENEWALS if terms.max_hold is None else None
+        due = lease._last_try + terms.ttl / timing.RENEWALS_PER_TTL if terms.max_hold is None else None
         # In a place that another attempt has made?
         if turn is None and member is not None and member.inherited_by:
             due = lease._sign_soon(member.inherited_by)

@@ -36,17 +36,17 @@ from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Renewal, RenewAnswer
 from interlock.store import IO_TIMEOUT, Store
 
-BATCH = 100  # renewals in one request: more would block the server for everyone else
+RENEWALS_PER_REQUEST = 100  # renewals in one request: more would block the server for everyone else
 # Seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its
 # thread costs more than a lock.
-IDLE = 0.9
-LONGEST_NAP = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
-LAST_TRY = 0.5  # seconds for a claim that is still to be released when its client closes
-PENDING_TRY = 1.0  # seconds for which one pending release may wait for the store
-LONGEST_TRIP = 0.5  # seconds that a renewal gets, if the store has needed them, however near a deadline is
-LAG = 0.5  # being this late, seconds, is worth a report
-FAILED_AGAIN = 60.0  # seconds until the same unexpected error is reported again
-LAG_AGAIN = 10.0  # seconds until it is reported again, unless it has doubled
+HALF_AWAKE_S = 0.9
+MAX_NAP_S = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
+LAST_TRY_S = 0.5  # seconds for a claim that is still to be released when its client closes
+PENDING_TRY_S = 1.0  # seconds for which one pending release may wait for the store
+MAX_TRIP_S = 0.5  # seconds that a renewal gets, if the store has needed them, however near a deadline is
+REPORTED_LAG_S = 0.5  # being this late, seconds, is worth a report
+ERROR_REPORT_PERIOD_S = 60.0  # seconds until the same unexpected error is reported again
+LAG_REPORT_PERIOD_S = 10.0  # seconds until it is reported again, unless it has doubled
 NEVER = float("inf")
 
 
@@ -289,7 +289,7 @@ class Keeper:
             return
         left = self._wakes_at - now
         if left > 0:
-            nap = LONGEST_NAP if self._live else left
+            nap = MAX_NAP_S if self._live else left
             await self._runtime.wait(alarm, None if left == NEVER else min(left, nap))
 
     def _next(self, now: float) -> float:
@@ -298,7 +298,7 @@ class Keeper:
         if self._by_due:
             due = min(due, self._by_due[0][0])
         if self._busy:  # locks that come and go would each have to wake us
-            due = min(due, now + IDLE)
+            due = min(due, now + HALF_AWAKE_S)
         return due
 
     def _absorb(self) -> None:
@@ -318,8 +318,8 @@ class Keeper:
         now = self._runtime.now()
         due = self._take_due(now)
         try:
-            for start in range(0, len(due), BATCH):
-                await self._renew(due[start : start + BATCH])
+            for start in range(0, len(due), RENEWALS_PER_REQUEST):
+                await self._renew(due[start : start + RENEWALS_PER_REQUEST])
         finally:  # whatever was raised: a lease that is not looked at again would silently lapse
             with self._mutex:
                 for kept in due:
@@ -333,9 +333,9 @@ class Keeper:
 
     def _watch_loop(self) -> None:
         stalled = self._stalled()
-        if stalled > LAG and not self._stall_reported:
+        if stalled > REPORTED_LAG_S and not self._stall_reported:
             self._report(events.LoopStalled(stalled))
-        self._stall_reported = stalled > LAG
+        self._stall_reported = stalled > REPORTED_LAG_S
 
     def _clean_up(self) -> None:
         """Clean up for callers that cannot; the next round tries again what fails, behind all others."""
@@ -374,14 +374,14 @@ class Keeper:
                 kept = heapq.heappop(heap)[2]
                 if kept in self._live:
                     due.append(kept)
-        if now - due_since > LAG:
+        if now - due_since > REPORTED_LAG_S:
             self._report_lag(now, now - due_since)
         return due
 
     def _report_lag(self, now: float, late: float) -> None:
         """Tell that renewals began late: not at each of them, if the keeper stays behind."""
         when, before = self._lag_reported
-        if now - when >= LAG_AGAIN or late > 2 * before:
+        if now - when >= LAG_REPORT_PERIOD_S or late > 2 * before:
             self._lag_reported = now, late
             self._report(events.KeeperLagged(late))
 
@@ -389,7 +389,7 @@ class Keeper:
         """Tell of an error that nobody expected: the same one not at each try, for it may come for hours."""
         when, before = self._failure_reported
         now, said = self._runtime.now(), repr(error)
-        if now - when >= FAILED_AGAIN or said != before:
+        if now - when >= ERROR_REPORT_PERIOD_S or said != before:
             self._failure_reported = now, said
             self._report(events.KeeperFailed(said, error))
 
@@ -458,7 +458,7 @@ class Keeper:
         take the others with it. An answer after `last`, the last deadline of what is renewed, would save
         nothing, and the holders would be told late of what they have lost.
         """
-        needed = min(LONGEST_TRIP, max(0.01, 2 * self._trip), last - now)
+        needed = min(MAX_TRIP_S, max(0.01, 2 * self._trip), last - now)
         with self._mutex:
             first = self._first_deadline()
         return max(needed, min(IO_TIMEOUT, (first - now) / 2))
@@ -511,7 +511,7 @@ class Keeper:
                 return
             part = self._store.part(pending.resource)
             if part not in silent:
-                patience = max(0.01, min(PENDING_TRY, left))
+                patience = max(0.01, min(PENDING_TRY_S, left))
                 try:
                     await self._store.release(pending.resource, pending.id, pending.linger(now), patience)
                 # Also a store that became unfit: nothing may be in the way of the next.
@@ -541,7 +541,7 @@ class Keeper:
                 continue
             try:
                 linger = last.linger(self._runtime.now())
-                await self._store.release(last.resource, last.id, linger, LAST_TRY)
+                await self._store.release(last.resource, last.id, linger, LAST_TRY_S)
             except Exception as error:
                 self._report(events.CleanupFailed(last.resource, str(error)))
                 silent.add(part)  # it is away, and nobody has the time to ask it for each

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 REMOVAL_WAIT_S = 10.0  # seconds that one wait for a removal of the claim lasts
 REMOVAL_PAUSE_S = 0.2  # seconds between two questions, whatever ends the waits
-SIGNED_AFTER = 1.0  # seconds after which an heir that still holds tells the store who it is
+SIGN_AFTER_S = 1.0  # seconds after which an heir that still holds tells the store who it is
 
 
 class Lease:
@@ -94,7 +94,7 @@ class Lease:
         self._counts_from = self._last_try = counts_from = asked if granted.sent is None else granted.sent
         self._short = granted.ttl < claim.ttl  # told with a wake-up: it is stretched soon, renewed or not
         if self._short:
-            self._last_try = counts_from - (claim.ttl - granted.ttl) / timing.RENEWALS
+            self._last_try = counts_from - (claim.ttl - granted.ttl) / timing.RENEWALS_PER_TTL
         terms = holding.terms
         self._deadline = counts_from + (
             terms.validity if granted.ttl == terms.ttl else timing.validity(granted.ttl)
@@ -120,7 +120,7 @@ class Lease:
         if granted.unconfirmed:
             # Due at once: the message may be a stranger's, and the store's answer decides.
             self._short = True
-            self._last_try = holding.client.runtime.now() - claim.ttl / timing.RENEWALS
+            self._last_try = holding.client.runtime.now() - claim.ttl / timing.RENEWALS_PER_TTL
 
     def _inherit(self, turn: Turn, who: str, now: float) -> float:
         """Hold the claim that was another lease's just now: it lives as long as it did there. `who` inherits
@@ -136,7 +136,9 @@ class Lease:
             self._last_try = now - timing.renew_every(self._claim.ttl)
         turn.holder = self  # first: a lease that has a turn and is not its holder counts as passed on
         self._turn = turn
-        return min(self._deadline, self._last_try + self._claim.ttl / timing.RENEWALS, now + SIGNED_AFTER)
+        return min(
+            self._deadline, self._last_try + self._claim.ttl / timing.RENEWALS_PER_TTL, now + SIGN_AFTER_S
+        )
 
     def _sign_soon(self, who: str) -> float:
         """The store knows the claim by another attempt: tell it who holds, unless that is over in a moment.
@@ -327,14 +329,14 @@ class Lease:
 
     @property
     def _renewal_due(self) -> float:
-        pause = self._claim.ttl / timing.RENEWALS
+        pause = self._claim.ttl / timing.RENEWALS_PER_TTL
         if self._state is not HELD:
             pause = min(1.0, pause / 4)
         elif not self._holding.terms.renew and not self._short and self._unsigned is None:
             return self._deadline
         due = min(self._deadline, self._last_try + pause)
         if self._unsigned is not None:
-            sign_at = self._granted_at + SIGNED_AFTER
+            sign_at = self._granted_at + SIGN_AFTER_S
             if self._last_try < sign_at:  # if not, it was tried in vain: the next renewal tries again
                 due = min(due, sign_at)
         return due
@@ -725,7 +727,7 @@ class Lease:
         if self._passed_on:
             client.cohorts.call_heir(self)
         elif self._cause != "forked":
-            linger, until = self._linger(), client.runtime.now() + timing.HURRY
+            linger, until = self._linger(), client.runtime.now() + timing.INTERRUPTED_RELEASE_S
             try:
                 await client.runtime.finish(lambda: remove(client, self._claim, linger, until))
             finally:

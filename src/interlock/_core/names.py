@@ -6,17 +6,17 @@ import re
 
 from interlock.errors import InvalidName, InvalidSetting
 
-LONGEST = 1024
+MAX_NAME_BYTES = 1024
 """Bytes of UTF-8 in the longest name."""
 
-MOST_WORDS = 4096
+MAX_WORDS_BYTES = 4096
 """Bytes of UTF-8 in a note, a candidate's value or an operator's reason."""
 
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 _ADDRESS = "<.+? at 0x[0-9A-Fa-f]+>"
 
-REMEMBERED = 4096
+MAX_NAMES_REMEMBERED = 4096
 """Names that were found good and need not be looked through again."""
 
 known: set[str] = set()
@@ -37,7 +37,7 @@ def checked_name(name: object) -> str:
             "name would exclude nobody; name the resource by something that stays the same, as in "
             "{order.id}"
         )
-    if len(known) >= REMEMBERED:
+    if len(known) >= MAX_NAMES_REMEMBERED:
         known.clear()
     known.add(name)
     return name
@@ -57,8 +57,8 @@ def printable_name(name: object) -> str:
     if not str.isprintable(name) and (found := re.search(_FORBIDDEN, name)):
         kind = "a lone surrogate" if "\ud800" <= found[0] <= "\udfff" else "a control character"
         raise InvalidName(f"{ascii(name)[:80]}: {kind} at position {found.start()} cannot be part of a name")
-    if len(name) > LONGEST // 4 and (size := len(name.encode())) > LONGEST:
-        raise InvalidName(f"{name[:40]}…: a name has at most {LONGEST} bytes of UTF-8, not {size}")
+    if len(name) > MAX_NAME_BYTES // 4 and (size := len(name.encode())) > MAX_NAME_BYTES:
+        raise InvalidName(f"{name[:40]}…: a name has at most {MAX_NAME_BYTES} bytes of UTF-8, not {size}")
     return str(name)  # a subclass's own equality must not decide who shares a lock
 
 
@@ -80,6 +80,6 @@ def checked_words(words: object, what: str) -> str:
         size = len(words.encode())
     except UnicodeEncodeError:
         raise InvalidSetting(f"{what} holds a lone surrogate: {ascii(words)[:80]}") from None
-    if size > MOST_WORDS or "\x00" in words:
-        raise InvalidSetting(f"{what} has at most {MOST_WORDS} bytes of UTF-8 and no NUL")
+    if size > MAX_WORDS_BYTES or "\x00" in words:
+        raise InvalidSetting(f"{what} has at most {MAX_WORDS_BYTES} bytes of UTF-8 and no NUL")
     return str(words)

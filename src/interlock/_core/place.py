@@ -19,7 +19,7 @@ class QueuePlace:
         self.deadline = float("inf")
         self._owner = owner
         self.left = False  # its waiter has gone, and may have been interrupted before the place was dropped
-        self._due = now + claim.place_ttl / timing.RENEWALS
+        self._due = now + claim.place_ttl / timing.RENEWALS_PER_TTL
         self._leeway = claim.place_ttl / 8  # a crowd of waiters is renewed in few requests
         self.refreshed = now  # before the last question that was answered: the place lives from then
         self.resource, self.id = claim.resource, claim.id
@@ -31,7 +31,7 @@ class QueuePlace:
         return self.left or (self._owner is not None and not self._owner.alive())
 
     def _renewal(self, now: float) -> Renewal | None:
-        self._due = now + self._ask.ttl / timing.RENEWALS
+        self._due = now + self._ask.ttl / timing.RENEWALS_PER_TTL
         return self._ask
 
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None:

@@ -10,7 +10,7 @@ from interlock._core.names import checked_name
 from interlock._support.record import record
 from interlock.errors import Unsupported
 
-HIGHEST = 2**63 - 1  # every database and server can store it
+MAX_TOKEN = 2**63 - 1  # every database and server can store it
 
 
 class Leases(Protocol):
@@ -85,7 +85,7 @@ def checked_token(token: object) -> int:
     """Return the token if it is an int that a guard can compare and store."""
     if isinstance(token, bool) or not isinstance(token, int):
         raise TypeError(f"a token is an int, not {type(token).__name__}")
-    if not 0 < token <= HIGHEST:
+    if not 0 < token <= MAX_TOKEN:
         # Python refuses to print an int of some thousand digits.
         shown = str(token) if abs(token) < 10**30 else "one of more than 30 digits"
         raise ValueError(f"a token is between 1 and 2**63 - 1, not {shown}; pass on the token of a lease")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from interlock._core import timing
-from interlock._core.attempt import AT_ONCE, TRIES
+from interlock._core.attempt import MAX_CLAIM_TRIES, QUICK_REFUSAL_S
 from interlock._core.client import Client
 from interlock._core.names import checked_name
 from interlock.errors import (
@@ -25,8 +25,8 @@ from interlock.model import Versioned
 
 R = TypeVar("R")
 
-LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
-LONGEST_VALUE = 2**20
+RECHECK_PERIOD_S = 5.0  # seconds: a missed wake-up costs no more than this
+MAX_VALUE_BYTES = 2**20
 
 
 class Cell:
@@ -85,7 +85,7 @@ class Cell:
         self.client.check_open()
         runtime, text = self.client.runtime, encoded(value, self.client.store.traits.largest_value)
         id, sent = runtime.fresh_id(), False
-        for tries in range(TRIES):
+        for tries in range(MAX_CLAIM_TRIES):
             asked = runtime.now()
             patience = timing.patience(until - asked)
             try:
@@ -93,8 +93,8 @@ class Cell:
             except StoreUnavailable as error:
                 sent = sent or not isinstance(error, Unreached)
                 # A server that takes no writes, or a locked file, is waited for once and not three times.
-                waited = not (sent or isinstance(error, HeldUp)) and runtime.now() - asked > AT_ONCE
-                if tries == TRIES - 1 or waited or runtime.now() >= until:
+                waited = not (sent or isinstance(error, HeldUp)) and runtime.now() - asked > QUICK_REFUSAL_S
+                if tries == MAX_CLAIM_TRIES - 1 or waited or runtime.now() >= until:
                     if not sent:
                         raise
                     sentence = f"{error}; the change of {self.name} may have been applied: read it again"
@@ -152,10 +152,10 @@ class Cell:
             result = enough(value, version)
             if result is not None:
                 return result
-            left = LOOK_AGAIN if end is None else end - runtime.now()
+            left = RECHECK_PERIOD_S if end is None else end - runtime.now()
             if left <= 0:
                 return None
-            await self.changed(version, min(left, LOOK_AGAIN))
+            await self.changed(version, min(left, RECHECK_PERIOD_S))
 
     async def changed(self, version: int, timeout: float) -> None:
         """Return when the version may differ, or after `timeout` seconds."""
@@ -177,7 +177,7 @@ def encoded(value: Any, longest: int | None = None) -> str | None:
         raise InvalidSetting(f"a register's value must be JSON: {error}") from None
     except RecursionError:
         raise InvalidSetting("a register's value is nested too deeply to be written as JSON") from None
-    most = min(LONGEST_VALUE, longest or LONGEST_VALUE)
+    most = min(MAX_VALUE_BYTES, longest or MAX_VALUE_BYTES)
     if len(text) > most:
         raise InvalidSetting(f"a register's value has at most {most} characters of JSON, not {len(text)}")
     return text

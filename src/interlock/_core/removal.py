@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from interlock.model import Claim
 
 FOR_EVER = float("inf")
-FIRST_PAUSE = 0.5  # seconds until an unanswered release is tried again; doubled each time
-LONGEST_PAUSE = 4.0
+FIRST_PAUSE_S = 0.5  # seconds until an unanswered release is tried again; doubled each time
+MAX_PAUSE_S = 4.0
 
 
 class Removal(Enum):
@@ -80,7 +80,7 @@ def left_of(free_from: float, now: float) -> float:
     return max(0.0, free_from - now) if free_from else 0.0
 
 
-def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE) -> None:
+def release_later(client: Client, claim: Claim, linger: float, pause: float = FIRST_PAUSE_S) -> None:
     """Have the keeper release a claim in `pause` seconds, and again until the store has answered."""
     now = client.runtime.now()
     due = now + pause
@@ -113,6 +113,6 @@ class PendingRelease:
 
     def put_off(self, now: float) -> bool:
         """Plan the next try; False if the claim will have lapsed by then."""
-        self.due = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2**self.tries)
+        self.due = now + min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**self.tries)
         self.tries += 1
         return self.due < self.until

@@ -46,7 +46,7 @@ class Room:
     def __init__(self, client: Client, resource: str) -> None:
         self.client = client
         self.resource = resource
-        self.longest = max(timing.PLACE_TTL, client.store.traits.min_ttl)
+        self.longest = max(timing.PLACE_TTL_S, client.store.traits.min_ttl)
 
     @property
     def ttl(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
-BRIEF = 0.1
+BRIEF_S = 0.1
 """Seconds of the most common wait, in a line of the same client.
 
 A runtime may end all waits of this length by one timer.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock._core import timing
-from interlock._core.cohort import BLOCK
+from interlock._core.cohort import TOKENS_PER_GRANT
 from interlock._core.names import checked_note
 from interlock._core.settings import Settings
 from interlock.errors import InvalidSetting, Unsupported
@@ -58,7 +58,7 @@ class Terms:
         # An heir gets the rest of a ttl and the claim of another: only locks that ask for nothing special are
         # passed on.
         plain = settings.renew and settings.fair and self.max_hold is None and not self.min_hold
-        self.block = BLOCK if passes and plain and not self.note and traits.blocks else 1
+        self.block = TOKENS_PER_GRANT if passes and plain and not self.note and traits.blocks else 1
         self._check(traits)
 
     def _check(self, traits: Traits) -> None:

@@ -12,59 +12,59 @@ from interlock.store import IO_TIMEOUT
 TIMEOUT_MAX = 9223372036.0
 """The longest wait accepted, seconds; as `threading.TIMEOUT_MAX`: no caller lives to see it end."""
 
-LONGEST_HOLD = 365 * 86400.0
+MAX_HOLD_S = 365 * 86400.0
 """The longest `min_hold`, seconds."""
 
-USUAL_TTL = 30.0
+DEFAULT_TTL_S = 30.0
 """Seconds that leases live unrenewed, unless the client or the lock says otherwise, or the store permits
 no more.
 """
 
-PLACE_TTL = 10.0
+PLACE_TTL_S = 10.0
 """How long a waiter's place lives unrefreshed, seconds; a dead waiter delays the queue at most this."""
 
-GRACE = 0.15
+GRACE_S = 0.15
 """Seconds that a request may take beyond its caller's time: a call that may not wait must still be
 answered.
 """
 
-SHORTEST_ASK = 0.01
+MIN_REQUEST_S = 0.01
 """Seconds for a request once the grace is used up: enough to send it, hardly enough for an answer."""
 
-HURRY = 0.1
+INTERRUPTED_RELEASE_S = 0.1
 """Seconds, beside the grace, that a cancelled or interrupted caller waits for its claim to be taken back."""
 
-WATCHED_BY_RENEWALS = 1 / 2
+WATCHED_BY_RENEWALS_PART = 1 / 2
 """The part of a place's ttl within which the renewal of that place notices a lapse ahead of it: more than the
 time between two renewals. A waiter that is told of an earlier lapse asks at that instant; other lapses are
 left to the renewals.
 """
 
-OVERDUE = 2 / 3
+OVERDUE_PART = 2 / 3
 """The part of a place's ttl after which a place that was not renewed is asked for: a renewal is missing by
 then.
 """
 
-FRESH = 1 / 2
+FRESH_PART = 1 / 2
 """The part of a grant's ttl that may have passed when its answer arrives; after that it is asked for
 again.
 """
 
-PASSED_ON = 1 / 2
+PASSED_ON_PART = 1 / 2
 """The time that must be left of a lease that is passed on, as part of a place's ttl.
 
 Of a place's, because a lease that was granted with a wake-up lives only as long as its waiter's place.
 """
 
-TAKEN_OVER = PASSED_ON / 2
+TAKEN_OVER_PART = PASSED_ON_PART / 2
 """The time that must be left when the heir takes it over, as part of the same: after a longer stall of its
 event loop, the heir gives the claim back.
 """
 
-DRIFT = 0.02
+DRIFT_PART = 0.02
 """How far two clocks may drift apart, as part of the time that passes."""
 
-REACTION = 0.002
+REACTION_S = 0.002
 """Seconds that a holder needs to stop."""
 
 
@@ -72,12 +72,12 @@ def margin(ttl: float) -> float:
     """The time a holder takes off its lease, for clock drift and to stop: it knows of the end before the
     store forgets.
     """
-    return REACTION + ttl * DRIFT
+    return REACTION_S + ttl * DRIFT_PART
 
 
 def validity(ttl: float) -> float:
     """How long a holder counts on its lease, from before it was asked for."""
-    return ttl - (REACTION + ttl * DRIFT)
+    return ttl - (REACTION_S + ttl * DRIFT_PART)
 
 
 def deadline(asked: float, ttl: float) -> float:
@@ -91,25 +91,25 @@ def patience(left: float) -> float:
     Requests that follow each other share one grace: a call that asks, gives up and takes its claim back is
     late once, not three times.
     """
-    return min(IO_TIMEOUT, max(SHORTEST_ASK, left + GRACE))
+    return min(IO_TIMEOUT, max(MIN_REQUEST_S, left + GRACE_S))
 
 
 def time_for(error: BaseException | None) -> float:
     """How long a body's end may wait for the store, seconds: not long if the body was interrupted."""
     interrupted = error is not None and not isinstance(error, (Exception, GeneratorExit))
-    return HURRY if interrupted else math.inf
+    return INTERRUPTED_RELEASE_S if interrupted else math.inf
 
 
-RENEWALS = 3
+RENEWALS_PER_TTL = 3
 """How often a lease is renewed within its ttl: two renewals may get no answer before it is lost."""
 
 
 def renew_every(ttl: float) -> float:
-    return ttl / RENEWALS
+    return ttl / RENEWALS_PER_TTL
 
 
 def place_ttl(ttl: float) -> float:
-    return min(ttl, PLACE_TTL)
+    return min(ttl, PLACE_TTL_S)
 
 
 def checked_ttl(ttl: object, traits: Traits) -> float:
@@ -139,8 +139,8 @@ def checked_min_hold(seconds: object) -> float:
     Bounded as the longest ttl is: a store has to keep it.
     """
     value = checked_duration(seconds, "min_hold") or 0.0
-    if value > LONGEST_HOLD:
-        raise InvalidSetting(f"min_hold must be at most {duration(LONGEST_HOLD)}, not {value:g} s")
+    if value > MAX_HOLD_S:
+        raise InvalidSetting(f"min_hold must be at most {duration(MAX_HOLD_S)}, not {value:g} s")
     return value
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from interlock._core.attempt import Attempt
     from interlock._core.lease import Lease
 
-LONG_WAIT = 1.0  # seconds after which the listener is told that a caller waits, and for whom
-BACK_OFF = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
+LONG_WAIT_S = 1.0  # seconds after which the listener is told that a caller waits, and for whom
+BACK_OFF_S = (0.01, 0.25)  # seconds: the first and the longest pause of a claim that stands in no queue
 
 
 class Waiter:
@@ -169,14 +169,14 @@ class Waiter:
         place, now = self._place, self._runtime.now()
         if place is None or not self._timed_out_quietly or not self._client.store.traits.renewals_wake:
             return False
-        in_time = now - place.refreshed < self._attempt.claim.place_ttl * timing.OVERDUE
+        in_time = now - place.refreshed < self._attempt.claim.place_ttl * timing.OVERDUE_PART
         return in_time and (self._waits_for_ring(busy) or now < self._last_reply + busy.retry_after)
 
     def _waits_for_ring(self, busy: Busy) -> bool:
         """Whether a lapse ahead is so far away that a renewal of our place notices it before."""
         if not self._client.store.traits.renewals_wake:
             return False
-        return busy.retry_after > self._attempt.claim.place_ttl * timing.WATCHED_BY_RENEWALS
+        return busy.retry_after > self._attempt.claim.place_ttl * timing.WATCHED_BY_RENEWALS_PART
 
     def _longest_pause(self, busy: Busy, left: float) -> float:
         """Seconds until something that we must watch may have lapsed, or our own place."""
@@ -190,7 +190,7 @@ class Waiter:
 
         The bound keeps a free lock from lying idle for long, and a crowd from keeping the server busy.
         """
-        longest = min(BACK_OFF[1], max(BACK_OFF[0], busy.retry_after), BACK_OFF[0] * 1.5**self._pauses)
+        longest = min(BACK_OFF_S[1], max(BACK_OFF_S[0], busy.retry_after), BACK_OFF_S[0] * 1.5**self._pauses)
         self._pauses += 1
         await self._runtime.sleep(min(left, longest * (0.5 + self._runtime.random())))
 
@@ -200,8 +200,8 @@ class Waiter:
         """
         attempt, client, claim = self._attempt, self._client, self._attempt.claim
         waited = self._runtime.now() - attempt.began
-        if waited < LONG_WAIT:
-            return min(left, LONG_WAIT - waited)
+        if waited < LONG_WAIT_S:
+            return min(left, LONG_WAIT_S - waited)
         self._reported = True
         client.emit(events.Waiting(claim.resource, waited, self.ahead if claim.queued else 0, self.holder))
         for lease in list(client.leases):

@@ -11,8 +11,8 @@ from interlock.errors import InvalidSetting, StoreUnavailable, Unreached
 from interlock.model import Queue, Standing
 from interlock.store import WAITERS
 
-LOOK_AGAIN = 5.0  # seconds: a missed wake-up costs no more than this
-PAGE = 500
+RECHECK_PERIOD_S = 5.0  # seconds: a missed wake-up costs no more than this
+NAMES_PER_PAGE = 500
 
 
 async def changed(client: Client, resource: str, seen: Queue | None, timeout: float | None) -> Queue | None:
@@ -26,11 +26,11 @@ async def changed(client: Client, resource: str, seen: Queue | None, timeout: fl
         current = as_present_holders(queue)
         if seen is None or outline(current) != outline(seen):
             return current
-        left = LOOK_AGAIN if until is None else until - runtime.now()
+        left = RECHECK_PERIOD_S if until is None else until - runtime.now()
         if left <= 0:
             return None
         with client.while_open():
-            await client.store.watch(resource, queue, min(left, LOOK_AGAIN))
+            await client.store.watch(resource, queue, min(left, RECHECK_PERIOD_S))
 
 
 async def watched(client: Client, name: str, seen: Queue | None, timeout: float | None) -> Queue | None:
@@ -48,7 +48,7 @@ async def inspected(client: Client, name: str, limit: int | None = None) -> Queu
 async def page(client: Client, prefix: str, after: str) -> list[str]:
     """The next names after `after`; an empty list at the end."""
     client.check_open()
-    return await client.store.scan(checked_words(prefix, "a prefix"), after, PAGE)
+    return await client.store.scan(checked_words(prefix, "a prefix"), after, NAMES_PER_PAGE)
 
 
 def without_internal_queues(names: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from interlock._core.runtime import Job, Signal
 from interlock._runtime.threads import Deliveries, ThreadJob, Threads, ThreadSignal
 from interlock._support import native
 
-LOOK = 0.005  # seconds between looks at a thread that is to end
+JOIN_POLL_S = 0.005  # seconds between looks at a thread that is to end
 
 
 class GreenSignal(ThreadSignal):
@@ -93,7 +93,7 @@ class Green(Threads):
     def __init__(self, report: Callable[[BaseException, Any], object] | None = None) -> None:
         super().__init__(report)
         self._hub = _hub()
-        self._told: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=Deliveries.MOST)
+        self._told: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=Deliveries.MAX_QUEUED)
         self._telling = False
 
     def signal(self) -> GreenSignal:
@@ -158,7 +158,7 @@ class Native(Green):
         assert isinstance(job, NativeJob)
         end = self.now() + timeout
         while not job.gone and self.now() < end and job.ident != native.original("get_ident")():
-            time.sleep(LOOK)
+            time.sleep(JOIN_POLL_S)
 
 
 # ---- hubs ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock._core.runtime import Owner
 
-LONGEST = 200  # characters kept of the name of a thread, a task or a file
+MAX_LABEL_CHARACTERS = 200  # characters kept of the name of a thread, a task or a file
 _NOBODY = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
 """Files whose lines are nobody's: this package, and what enters locks for others (ExitStack,
 contextmanager).
@@ -101,10 +101,10 @@ def quote(text: str) -> str:
     import json
 
     # A thread or a path may be named by what no store can keep: that must not cost anyone a lock.
-    return json.dumps(text[:LONGEST].encode("utf-8", "replace").decode(), ensure_ascii=False)
+    return json.dumps(text[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode(), ensure_ascii=False)
 
 
-NEAREST = 3
+MIN_CALL_DEPTH = 3
 """Calls from a user's line to `describe`, at least: a face's, and the core's."""
 
 DECORATED = "function"
@@ -134,7 +134,7 @@ _sites: dict[tuple[int, int], Site] = {}
 def describe(owner: Owner) -> str:
     """The caller as JSON, as `interlock.who.Who` reads it: host, pid, thread or task, call site."""
     try:
-        frame = sys._getframe(NEAREST)
+        frame = sys._getframe(MIN_CALL_DEPTH)
     except ValueError:  # a thread started on our own function: nobody's line is nearer than ours
         frame = sys._getframe(1)
     code = frame.f_code

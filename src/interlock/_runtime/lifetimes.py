@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from interlock._core import drive as driving
-from interlock._core.client import CLOSING, Client
+from interlock._core.client import CLOSE_TIMEOUT_S, Client
 from interlock._core.drive import drive
 from interlock._core.place import QueuePlace
 from interlock._core.states import State
@@ -36,7 +36,7 @@ def _after_fork() -> None:
         client.after_fork()
 
 
-def give_back_everything(timeout: float = CLOSING) -> None:
+def give_back_everything(timeout: float = CLOSE_TIMEOUT_S) -> None:
     """Give back all leases and places of all clients from a plain thread, within `timeout` seconds.
 
     An event loop may be gone or stuck by now, so this goes through each store's blocking side.

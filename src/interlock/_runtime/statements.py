@@ -50,7 +50,7 @@ class Watch(weakref.ref[Any]):
 
 
 CO_COROUTINE = 0x80  # as in `inspect`, which takes long to import
-MOST = 100  # statements that wait to be swept
+MAX_UNSWEPT = 100  # statements that wait to be swept
 
 _over: deque[Watch] = deque()
 """Statements that are over and have not said that they gave everything back."""
@@ -190,7 +190,7 @@ class ExitMethod:
         self.__doc__ = leave.__doc__
 
     def __get__(self, manager: object | None, kind: type) -> Callable[..., Any]:
-        if len(_over) > MOST:  # a program that takes no lease has no keeper
+        if len(_over) > MAX_UNSWEPT:  # a program that takes no lease has no keeper
             sweep()
         statement = Statement(kind if manager is None else manager)
         # In a list, and never in a variable: a profiler or another thread that looks at this frame can keep

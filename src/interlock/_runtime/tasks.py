@@ -12,7 +12,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from interlock._core.runtime import BRIEF, Job, Mutex, Owner, Signal
+from interlock._core.runtime import BRIEF_S, Job, Mutex, Owner, Signal
 from interlock._runtime import identity, statements
 from interlock._runtime.threads import new_mutex
 from interlock._support import clock
@@ -20,7 +20,7 @@ from interlock._support.inline_resume import task_of
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
-FINISHING = 3  # times a clean-up is begun, if others cancel it
+MAX_CLEAN_UP_TRIES = 3  # times a clean-up is begun, if others cancel it
 
 
 class TaskOwner:
@@ -106,7 +106,7 @@ def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
 
 
 class BriefWaits:
-    """Ends the waits of one loop that last for `BRIEF` seconds, by one timer for all of them.
+    """Ends the waits of one loop that last for `BRIEF_S` seconds, by one timer for all of them.
 
     Tasks that pass a lock on among themselves wait for less than a millisecond each. Making, sorting and
     cancelling a timer for each of them is a sixth of the Python calls of a hand-over.
@@ -121,7 +121,7 @@ class BriefWaits:
         self.ends: dict[asyncio.Future[None], float] = {}
 
     def begin(self, waiter: asyncio.Future[None]) -> None:
-        self.ends[waiter] = end = self.loop.time() + BRIEF
+        self.ends[waiter] = end = self.loop.time() + BRIEF_S
         if not self._ticking:
             self._tick_at(end)
 
@@ -171,7 +171,7 @@ class TaskSignal:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.add(waiter)
         timer = None
-        if timeout == BRIEF:
+        if timeout == BRIEF_S:
             self._brief.begin(waiter)
         elif timeout is not None:
             timer = self._loop.call_later(timeout, settle, waiter)
@@ -190,7 +190,9 @@ class TaskSignal:
 class TaskJob:
     """A task that is begun again if a stranger cancels it and its loop goes on."""
 
-    AGAIN = 0.05  # seconds after which it is begun again: a loop that is about to end has ended by then
+    RETRY_PAUSE_S = (
+        0.05  # seconds after which it is begun again: a loop that is about to end has ended by then
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, work: Work) -> None:
         self._loop, self._name, self._work = loop, name, work
@@ -205,7 +207,7 @@ class TaskJob:
         if task.cancelled():
             # Programs that end cancel all their tasks; so do some that go on, and these would lose their
             # locks.
-            self._loop.call_later(self.AGAIN, self._begin)
+            self._loop.call_later(self.RETRY_PAUSE_S, self._begin)
         else:
             self._over = True
 
@@ -298,7 +300,7 @@ class Tasks:
         before = 0 if caller is None else caller.cancelling()
         cancelled: asyncio.CancelledError | None = None
         task = self._hold(self._loop.create_task(run()))
-        for attempt in range(FINISHING):
+        for attempt in range(MAX_CLEAN_UP_TRIES):
             if attempt:  # a loop at its end cancels every task it has, this one too: once more
                 task = self._hold(self._loop.create_task(run()))
             while not task.done():

@@ -87,12 +87,12 @@ class Deliveries:
     The keeper tells listeners of what happened in this way: a slow one must not cost anybody a lease.
     """
 
-    MOST = 10_000  # a listener that never returns must not fill the memory: the oldest are dropped
+    MAX_QUEUED = 10_000  # a listener that never returns must not fill the memory: the oldest are dropped
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._mutex = new_mutex()
-        self._waiting: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=self.MOST)
+        self._waiting: deque[tuple[Callable[[Any], object], object]] = deque(maxlen=self.MAX_QUEUED)
         self._thread: threading.Thread | None = None
 
     def add(self, deliver: Callable[[Any], object], argument: object) -> None:

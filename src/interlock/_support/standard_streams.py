@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-LEAST = 3  # the lowest number that a descriptor of ours may have
+MIN_DESCRIPTOR = 3  # the lowest number that a descriptor of ours may have
 
 
 def occupy() -> None:
@@ -25,7 +25,7 @@ def occupy() -> None:
     It is opened the wrong way around, so that reading and writing still fail; and programs that this one
     starts still find the stream closed. Where there is no null device, nothing is done.
     """
-    for number in range(LEAST):
+    for number in range(MIN_DESCRIPTOR):
         try:
             os.fstat(number)
         except OSError:

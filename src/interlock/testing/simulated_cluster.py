@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Literal
 
 from interlock import aio, events
-from interlock._core.attempt import BLANK
+from interlock._core.attempt import BLANK_GRANT
 from interlock._core.client import Client
 from interlock._core.cohort import Member, Turn
 from interlock._core.holding import Holding
@@ -35,7 +35,7 @@ class WitnessedLease(aio.Lease):
 
     def __init__(self, holding: Holding, claim: Claim, granted: Granted, asked: float, owner: Owner) -> None:
         super().__init__(holding, claim, granted, asked, owner)
-        if granted is not BLANK:
+        if granted is not BLANK_GRANT:
             self._note_grant(self._began(claim))
 
     def _note_grant(self, began: float, error: str = "") -> None:

@@ -168,16 +168,16 @@ class Inside:
                     lambda: event.wait(0.2),
                     lambda: condition.wait(0.2),
                 ):
-                    with at_most(0.2 + timing.GRACE + SPARE):
+                    with at_most(0.2 + timing.GRACE_S + SPARE):
                         assert not wait()
-            with site.frozen(), ticking(), at_most(0.3 + timing.GRACE + SPARE):
+            with site.frozen(), ticking(), at_most(0.3 + timing.GRACE_S + SPARE):
                 with pytest.raises(StoreUnavailable):
                     client.lock("y").acquire(timeout=0.3)
 
     def test_a_harmless_signal_again_and_again_does_not_stretch_the_time_to_connect(self, site: Site) -> None:
         url = site.url()
         with interlock.connect(url, connect_timeout=0.3) as client, site.frozen(), ticking():
-            with at_most(0.3 + 0.2 + timing.GRACE + SPARE), pytest.raises(StoreUnavailable):
+            with at_most(0.3 + 0.2 + timing.GRACE_S + SPARE), pytest.raises(StoreUnavailable):
                 client.lock("x").acquire(timeout=0.2)
 
     def test_a_signal_handler_that_releases_or_closes_hangs_nobody(self, site: Site) -> None:
@@ -258,7 +258,10 @@ class Inside:
                 ]
                 await asyncio.sleep(0.05)  # they ask now, and are not answered
                 # Half a second, where the grace is what it is on a quiet machine.
-                with at_most(2 * (timing.GRACE + timing.HURRY) + 0.05, "a cancelled task was not back soon"):
+                with at_most(
+                    2 * (timing.GRACE_S + timing.INTERRUPTED_RELEASE_S) + 0.05,
+                    "a cancelled task was not back soon",
+                ):
                     for task in (*tasks, *asking):
                         task.cancel()
                     if twice:

@@ -54,7 +54,7 @@ def left_after(timeout: float, spent: float) -> float:
     """Seconds for a request after connecting has used up a part of its time: at least the grace that every
     request has.
     """
-    return max(timeout - spent, min(timeout, timing.GRACE))
+    return max(timeout - spent, min(timeout, timing.GRACE_S))
 
 
 def time_to_reconnect(timeout: float, took: float) -> float:
@@ -66,4 +66,4 @@ def time_to_reconnect(timeout: float, took: float) -> float:
 
 def does_not_wait(timeout: float) -> bool:
     """Whether it is the request of a caller that waits for nothing but the network; see `timing.patience`."""
-    return timing.SHORTEST_ASK < timeout <= timing.GRACE
+    return timing.MIN_REQUEST_S < timeout <= timing.GRACE_S

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-from interlock._core.cohort import BLOCK
+from interlock._core.cohort import TOKENS_PER_GRANT
 from interlock._core.presented import Presented
 from interlock._core.signature import MARK, signature
 from interlock._support.record import record
@@ -181,7 +181,7 @@ async def _refuse_unsigned(transaction: Transaction, presented: Presented, table
     dialect = transaction.dialect
     asked = {"resource": _encoded(presented.resource, dialect), "token": presented.token}
     read = statement("claim", "unsigned", dialect, claims=table)
-    if (await transaction.execute(read, {**asked, "block": BLOCK, "mark": MARK})).rows:
+    if (await transaction.execute(read, {**asked, "block": TOKENS_PER_GRANT, "mark": MARK})).rows:
         if dialect == "mysql" and await _signature_pends(transaction, asked, table):
             raise StoreUnavailable(
                 f"{presented.resource}: the renewal that named token {presented.token} has not reached the "

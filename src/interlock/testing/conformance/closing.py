@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from interlock._core.register import LOOK_AGAIN
+from interlock._core.register import RECHECK_PERIOD_S
 from interlock.errors import ClientClosed, InterlockError
 from interlock.testing.conformance.face import each, got, noted, refused
 from interlock.testing.conformance.suite import Suite
@@ -23,7 +23,7 @@ class Closing(Suite):
         waiting = self.spawn(partial(refused, ClientClosed, partial(call, client)))
         await self.until(lambda: waits)
         # A call that is not woken looks again by itself, but only after LOOK_AGAIN seconds.
-        with at_most(LOOK_AGAIN / 2, "the call was not woken"):
+        with at_most(RECHECK_PERIOD_S / 2, "the call was not woken"):
             await got(client.close())
             await waiting.result()
 
@@ -53,11 +53,13 @@ class Closing(Suite):
         store = self.client()._core.store
         queue = await store.inspect(self.name)
         await store.close()
-        waits: list[Callable[[], Awaitable[object]]] = [lambda: store.watch(self.name, queue, LOOK_AGAIN)]
+        waits: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.watch(self.name, queue, RECHECK_PERIOD_S)
+        ]
         if self.traits.registers:
-            waits.append(lambda: store.watch_register(self.name, 0, LOOK_AGAIN))
+            waits.append(lambda: store.watch_register(self.name, 0, RECHECK_PERIOD_S))
         for wait in waits:
-            with at_most(LOOK_AGAIN / 2, "the wait did not end"), suppress(InterlockError):
+            with at_most(RECHECK_PERIOD_S / 2, "the wait did not end"), suppress(InterlockError):
                 await wait()
 
 

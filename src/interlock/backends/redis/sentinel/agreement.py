@@ -23,7 +23,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.errors import InterlockError
 
 LEAST = 1.0  # seconds: an answer that is younger always suffices, however short a ttl is
-NOT_BEFORE = LEAST / timing.RENEWALS  # seconds from one question to the next
+NOT_BEFORE = LEAST / timing.RENEWALS_PER_TTL  # seconds from one question to the next
 
 
 class AgreementRoute(Protocol):
@@ -54,7 +54,7 @@ class Agreement:
 
     def fresh(self, ttl: float) -> bool:
         """Whether a majority has agreed so lately that it need not be asked for a lease of this ttl."""
-        return now() - self._route.agreed <= max(ttl, LEAST) / timing.RENEWALS
+        return now() - self._route.agreed <= max(ttl, LEAST) / timing.RENEWALS_PER_TTL
 
     def recent(self, ttl: float) -> bool:
         """Whether a majority has agreed within the last `ttl` seconds."""

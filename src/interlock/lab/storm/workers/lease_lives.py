@@ -7,7 +7,7 @@ from typing import Any
 
 import interlock
 from interlock import aio
-from interlock._core.attempt import BLANK
+from interlock._core.attempt import BLANK_GRANT
 from interlock._core.client import Client as CoreClient
 from interlock._core.states import FINAL, LeaseEvent, State
 from interlock._support import clock
@@ -37,7 +37,7 @@ class _Witnessed:
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        if args[2] is not BLANK:
+        if args[2] is not BLANK_GRANT:
             self._note_grant()
 
     def _note_grant(self: Any) -> None:

@@ -143,7 +143,7 @@ def _opened(path: str) -> int:
     """
     standard_streams.occupy()
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    if descriptor < standard_streams.LEAST:
+    if descriptor < standard_streams.MIN_DESCRIPTOR:
         os.close(descriptor)
         why = f"standard stream {descriptor} is closed, and there is no {os.devnull} to take its place"
         raise OSError(errno.ENXIO, why)
