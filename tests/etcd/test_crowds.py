@@ -23,7 +23,7 @@ from interlock.backends.etcd.wire.messages import RANGE, TXN, RangeAnswer, get
 from interlock.backends.etcd.wire.protobuf import message
 from interlock.backends.etcd.wire.values import claim_value
 from interlock.backends.kit.crowds import Crowd
-from interlock.backends.kit.listing import BULK
+from interlock.backends.kit.listing import MIN_BULK_RENEWALS
 from interlock.errors import ClientClosed, Evicted, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from interlock.testing.servers.etcd import EtcdCluster, running
@@ -298,7 +298,7 @@ def test_the_front_of_a_queue_tells_who_was_ahead() -> None:
 def test_a_list_of_keys_that_took_long_is_used_for_longer(url: str) -> None:
     """60,000 leases of a client were lost: each hundred of them asked for the list of all, which took longer than it was used."""
     with interlock.connect(url, ttl=TTL) as client:
-        leases = [client.lock(f"x{n}").acquire() for n in range(BULK)]
+        leases = [client.lock(f"x{n}").acquire() for n in range(MIN_BULK_RENEWALS)]
         store = client._core.store
         assert isinstance(store, EtcdStore)
         renewals = [Renewal(lease.resource, lease.id, TTL) for lease in leases if lease is not None]

@@ -15,7 +15,7 @@ from interlock.backends.etcd.address import Endpoint
 from interlock.backends.etcd.algorithm.side import AGAIN
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.transport.blocking import FRESH
-from interlock.backends.kit.connect_pace import SPARE
+from interlock.backends.kit.connect_pace import SPARE_S
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers.etcd import EtcdCluster, Member, running
@@ -135,7 +135,7 @@ def test_a_member_that_hangs_takes_no_more_than_the_timeout_from_the_second_call
                 with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
                     client.lock("x").acquire(timeout=1.0)
             for _ in range(3):
-                with at_most(SPARE + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                with at_most(SPARE_S + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
                     client.lock("x").acquire(blocking=False)
         with client.lock("x"):
             pass
@@ -151,7 +151,7 @@ def test_tasks_keep_their_timeouts_when_a_member_hangs() -> None:
                     with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
                         await client.lock("x").acquire(timeout=1.0)
                 for _ in range(3):
-                    with at_most(SPARE + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                    with at_most(SPARE_S + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
                         await client.lock("x").acquire(blocking=False)
             async with client.lock("x"):
                 pass

@@ -366,8 +366,8 @@ def test_a_list_of_keys_says_nothing_of_a_claim_that_came_later(
     client: Client, wire: Wire, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list shows the key, but of the claim before. The one that has it now was evicted."""
-    monkeypatch.setattr(renewals, "BULK", 1)
-    monkeypatch.setattr(listing, "RECENT", 60.0)
+    monkeypatch.setattr(renewals, "MIN_BULK_RENEWALS", 1)
+    monkeypatch.setattr(listing, "RECENT_S", 60.0)
     lease = taken(client)
     assert isinstance(_renewed(wire, lease.id), Renewed)
     lease.release()
@@ -380,8 +380,8 @@ def test_a_list_of_keys_says_nothing_of_a_claim_that_came_later(
 def test_a_claim_that_came_after_the_list_of_keys_is_not_lost(
     client: Client, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewals, "BULK", 1)
-    monkeypatch.setattr(listing, "RECENT", 60.0)
+    monkeypatch.setattr(renewals, "MIN_BULK_RENEWALS", 1)
+    monkeypatch.setattr(listing, "RECENT_S", 60.0)
     with client.lock("first") as first:
         assert isinstance(_renewed(wire, first.id, "first"), Renewed)
         with client.lock("second") as second:

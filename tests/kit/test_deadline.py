@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.backends.kit.deadline import SHORTEST, Deadline
+from interlock.backends.kit.deadline import MIN_REQUEST_S, Deadline
 from interlock.store import IO_TIMEOUT
 
 
@@ -37,4 +37,4 @@ def test_when_it_has_passed_nothing_is_left_and_a_request_fails_soon() -> None:
     assert deadline.passed()
     clock.time += 5.0
     assert deadline.left() == 0.0
-    assert deadline.for_request() == SHORTEST
+    assert deadline.for_request() == MIN_REQUEST_S

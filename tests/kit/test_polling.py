@@ -9,7 +9,7 @@ import pytest
 
 from interlock._core.drive import drive
 from interlock._core.runtime import Signal
-from interlock.backends.kit.polling import LONGEST_PAUSE, poll, until_changed, until_removed
+from interlock.backends.kit.polling import MAX_PAUSE_S, poll, until_changed, until_removed
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Queue, Standing
 
@@ -88,7 +88,7 @@ def test_looks_grow_rarer_up_to_a_bound() -> None:
     clock = Clock()
     drive(until_changed(clock, Server(clock, IDLE).inspect, IDLE, 10.0))
     assert clock.pauses[:-1] == sorted(clock.pauses[:-1])
-    assert max(clock.pauses) == LONGEST_PAUSE
+    assert max(clock.pauses) == MAX_PAUSE_S
 
 
 def test_each_look_is_given_what_is_left() -> None:

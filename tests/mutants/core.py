@@ -142,7 +142,7 @@ STORE: list[Mutant] = [
         Code(
             MEMORY,
             "MemoryStore.evict",
-            "space.evicted[row.id] = (reason, now + max(REMEMBERED, row.claim.ttl))",
+            "space.evicted[row.id] = (reason, now + max(REMEMBERED_S, row.claim.ttl))",
             "pass",
         ),
         tests=conforming("evict and not Face and not Lease"),

@@ -191,8 +191,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/algorithm/renewals.py",
             "renew",
-            "bulk = len(renewals) >= BULK and newest <= session.listed",
-            "bulk = len(renewals) >= BULK",
+            "bulk = len(renewals) >= MIN_BULK_RENEWALS and newest <= session.listed",
+            "bulk = len(renewals) >= MIN_BULK_RENEWALS",
         ),
         tests=reused("list_of_keys"),
     ),

@@ -44,7 +44,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redis/sentinel/views.py",
             "_has_told",
-            "return answered and int(entry.get(b'last-hello-message', since)) + SETTLED <= since",
+            "return answered and int(entry.get(b'last-hello-message', since)) + SAME_EVENT_MS <= since",
             "return answered",
         ),
         tests=Tests("tests/redis/test_sentinel_views.py"),
@@ -256,7 +256,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/aio.py",
             "AsyncQuorumTransport._expire",
-            "if exchange.until <= now and busy > LATE and (not exchange.excused):\n    ...",
+            "if exchange.until <= now and busy > LATE_S and (not exchange.excused):\n    ...",
             "if exchange.until <= now and False:\n    ...",
         ),
         tests=Tests("tests/redlock/test_many_tasks.py", "a_loop_that_was_busy"),
@@ -375,7 +375,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redis/wire/resp.py",
             "HiredisReader._checked",
-            "if self._owed or len(length) > DIGITS or int(length) > MOST:\n    ...",
+            "if self._owed or len(length) > MAX_LENGTH_DIGITS or int(length) > MAX_ITEMS:\n    ...",
             "if False:\n    ...",
         ),
         tests=Tests("tests/redis/test_resp.py", "longer_one_refused"),
@@ -384,7 +384,10 @@ MUTANTS: list[Mutant] = [
         "redis: a reply has no end",
         "a hostile server fills the memory of its clients",
         Code(
-            "backends/redis/wire/resp.py", "check_size", "if size > LARGEST:\n    ...", "if False:\n    ..."
+            "backends/redis/wire/resp.py",
+            "check_size",
+            "if size > MAX_REPLY_BYTES:\n    ...",
+            "if False:\n    ...",
         ),
         tests=Tests("tests/redis/test_hostile_server.py", "without_end and string and hiredis"),
     ),

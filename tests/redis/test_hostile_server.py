@@ -141,7 +141,7 @@ def test_an_answer_without_end_is_given_up(endless: str, face: str, readers: str
                 with interlock.connect(f"redis://127.0.0.1:{server.port}") as client:
                     client.guard("x").highest()
         # It is read a second time, on another connection, if the first ended in the middle of a reply.
-        assert server.sent < 3 * resp.LARGEST
+        assert server.sent < 3 * resp.MAX_REPLY_BYTES
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_nodes_of_a_quorum_that_talk_nonsense_are_one_error_of_ours(odd: str, fa
 
 @pytest.mark.parametrize("cursor", ["the same", "a new one"])
 def test_a_scan_that_comes_to_no_end_is_given_up(cursor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "MOST_STEPS", 3000, raising=False)
+    monkeypatch.setattr(scan, "MAX_STEPS", 3000, raising=False)
     numbers = repeat(7) if cursor == "the same" else count(1)
     asked = list[int]()
 

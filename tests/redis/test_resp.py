@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.backends.redis.wire.resp import (
     MALFORMED,
-    MOST,
+    MAX_ITEMS,
     ErrorReply,
     PlainReader,
     ProtocolError,
@@ -136,6 +136,6 @@ def test_a_long_array_is_read_and_a_longer_one_refused_before_it_is_made(make: A
     whole = b":7\r\n" + encoded([1] * 150_000) + b":8\r\n"
     if size > 3:
         assert all_of(make(), whole, list(range(0, len(whole), size))) == [7, [1] * 150_000, 8]
-    head = b":7\r\n*2\r\n:1\r\n*%d\r\n" % (MOST + 1)
+    head = b":7\r\n*2\r\n:1\r\n*%d\r\n" % (MAX_ITEMS + 1)
     with pytest.raises(ProtocolError):
         all_of(make(), head, list(range(0, len(head), size)))

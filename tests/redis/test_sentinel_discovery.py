@@ -104,7 +104,7 @@ def test_a_straggler_does_not_lead_back_to_the_old_master(monkeypatch: pytest.Mo
     world.known = {1: (3, 100)}
     with pytest.raises(StoreUnavailable, match="have not heard of its last failover"):
         connected(sentinels, world)
-    monkeypatch.setattr(discovery, "BEHIND", 0.0)  # much later: the sentinels were set up anew
+    monkeypatch.setattr(discovery, "OUTDATED_S", 0.0)  # much later: the sentinels were set up anew
     assert connected(sentinels, world) == 100
 
 

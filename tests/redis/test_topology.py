@@ -153,7 +153,7 @@ class TestTheEpoch:
             self.look(topology, world)
         assert topology.map is not None
         assert topology.map.node(0) == ("h", 2)
-        monkeypatch.setattr(topology_module, "BEHIND", 0.0)  # much later: the Cluster was set up anew
+        monkeypatch.setattr(topology_module, "OUTDATED_S", 0.0)  # much later: the Cluster was set up anew
         assert self.look(topology, world) == ("h", 1)
 
     def test_one_that_knows_more_is_asked_after_one_that_is_behind(self) -> None:

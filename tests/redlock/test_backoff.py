@@ -9,7 +9,14 @@ from uuid import uuid4
 import pytest
 
 import interlock
-from interlock.backends.redlock.algorithm.backoff import FIRST, LONGEST, PART, RACES, SHORTEST, Backoff
+from interlock.backends.redlock.algorithm.backoff import (
+    FIRST_PAUSE_S,
+    HELD_PART,
+    MAX_LOST_RACES,
+    MAX_PAUSE_S,
+    MIN_PAUSE_S,
+    Backoff,
+)
 from interlock.backends.redlock.store import RedlockStore
 from interlock.model import Busy, Claim, Granted, Standing
 from interlock.testing.lag import Lag
@@ -23,30 +30,30 @@ def held(age: float, token: int = 7) -> Busy:
 
 def test_a_first_pause_is_short() -> None:
     backoff = Backoff()
-    assert backoff.pause("me", held(0.0), 0.0) == SHORTEST
-    assert backoff.pause("me", held(0.0), 1.0) == pytest.approx(FIRST)
+    assert backoff.pause("me", held(0.0), 0.0) == MIN_PAUSE_S
+    assert backoff.pause("me", held(0.0), 1.0) == pytest.approx(FIRST_PAUSE_S)
 
 
 def test_a_pause_is_a_part_of_the_time_for_which_the_lock_is_held() -> None:
     backoff = Backoff()
     for age in (1.0, 2.0, 4.0):
-        assert backoff.pause("me", held(age), 1.0) == pytest.approx(PART * age)
-    assert backoff.pause("me", held(3600.0), 1.0) == pytest.approx(LONGEST)
+        assert backoff.pause("me", held(age), 1.0) == pytest.approx(HELD_PART * age)
+    assert backoff.pause("me", held(3600.0), 1.0) == pytest.approx(MAX_PAUSE_S)
 
 
 def test_a_next_holder_is_waited_for_as_for_the_first() -> None:
     backoff = Backoff()
     backoff.pause("me", held(60.0), 1.0)
-    assert backoff.pause("me", held(0.01, token=8), 1.0) < 2 * FIRST
+    assert backoff.pause("me", held(0.01, token=8), 1.0) < 2 * FIRST_PAUSE_S
 
 
 def test_races_that_are_lost_make_pauses_longer_up_to_a_bound() -> None:
     backoff = Backoff()
-    pauses = [backoff.pause("me", held(0.001, token), 1.0) for token in range(1, 3 * RACES)]
+    pauses = [backoff.pause("me", held(0.001, token), 1.0) for token in range(1, 3 * MAX_LOST_RACES)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == pauses[-RACES] < LONGEST
+    assert pauses[-1] == pauses[-MAX_LOST_RACES] < MAX_PAUSE_S
     backoff.over("me")
-    assert backoff.pause("me", held(0.001, 99), 1.0) == pytest.approx(FIRST)
+    assert backoff.pause("me", held(0.001, 99), 1.0) == pytest.approx(FIRST_PAUSE_S)
 
 
 def test_votes_that_are_split_are_races_too() -> None:
@@ -111,4 +118,4 @@ def test_a_waiter_asks_less_often_the_longer_it_waits() -> None:
             lease.release()
             waiter.join()
         assert often < 30  # at first it is 60 a second
-        assert got[0] - released - lag.seconds < 5 * PART + 0.25
+        assert got[0] - released - lag.seconds < 5 * HELD_PART + 0.25

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK, ClockWatch
+from interlock.backends.redlock.algorithm.clock import DRIFT_PART, SLACK_S, ClockWatch
 from interlock.backends.redlock.algorithm.membership import Membership
 
 
@@ -41,11 +41,11 @@ def test_a_jump_within_one_slow_reply_is_seen_once_a_quick_one_comes() -> None:
 
 
 def test_drift_while_a_reply_was_late_is_no_jump() -> None:
-    rate = 1 + DRIFT * 0.9
+    rate = 1 + DRIFT_PART * 0.9
     assert not any(watched((1000.0, 5.0, 9.0), (1000.0 + 4.01 * rate, 9.01, 9.011)))
 
 
-@pytest.mark.parametrize("rate", [1 + DRIFT * 0.9, 1 - DRIFT * 0.9])
+@pytest.mark.parametrize("rate", [1 + DRIFT_PART * 0.9, 1 - DRIFT_PART * 0.9])
 def test_drift_within_its_bound_is_no_jump(rate: float) -> None:
     readings = [(1000.0 + t * rate, 5.0 + t, 5.0 + t + 0.0005) for t in (n * 0.37 for n in range(400))]
     assert not any(watched(*readings))
@@ -53,7 +53,7 @@ def test_drift_within_its_bound_is_no_jump(rate: float) -> None:
 
 def test_many_small_steps_are_a_jump_in_the_end() -> None:
     readings = [
-        (1000.0 + n * (0.001 + SLACK * 0.4), 5.0 + n * 0.001, 5.0 + n * 0.001 + 1e-4) for n in range(50)
+        (1000.0 + n * (0.001 + SLACK_S * 0.4), 5.0 + n * 0.001, 5.0 + n * 0.001 + 1e-4) for n in range(50)
     ]
     assert any(watched(*readings))
 
@@ -61,7 +61,7 @@ def test_many_small_steps_are_a_jump_in_the_end() -> None:
 def test_honest_clocks_are_never_accused_whatever_the_network_does() -> None:
     chance = random.Random(7)
     for _ in range(200):
-        watch, rate, true = ClockWatch(), 1 + chance.uniform(-DRIFT, DRIFT) * 0.9, 100.0
+        watch, rate, true = ClockWatch(), 1 + chance.uniform(-DRIFT_PART, DRIFT_PART) * 0.9, 100.0
         for _ in range(50):
             true += chance.expovariate(1.0)
             way = chance.expovariate(100.0)

@@ -262,7 +262,7 @@ def test_strange_certificates_are_no_reason_to_read_all_the_time(
 def test_a_replaced_file_of_authorities_is_read_again(
     secured: Secured, colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "FRESH", 0.0)
+    monkeypatch.setattr(tls, "FILES_KEPT_S", 0.0)
     trusted = tmp_path / "ca.crt"
     shutil.copy(secured.trust["none"], trusted)
 
@@ -283,7 +283,7 @@ def test_a_replaced_file_of_authorities_is_read_again(
 def test_a_replaced_certificate_is_followed_by_who_knew_the_old_one(
     colour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "FRESH", 0.0)
+    monkeypatch.setattr(tls, "FILES_KEPT_S", 0.0)
     old, new, trusted = certificate(tmp_path, "old"), certificate(tmp_path, "new"), tmp_path / "ca.crt"
     shutil.copy(old, trusted)
     server = SecureServer(old)

@@ -25,7 +25,7 @@ from interlock._runtime.threads import Threads
 from interlock._support.wording import duration
 from interlock.backends.kit import listing
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.listing import BULK
+from interlock.backends.kit.listing import MIN_BULK_RENEWALS
 from interlock.backends.zookeeper import renewals as zookeeper_renewals
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.deadline_rule import ConfirmedWrites
@@ -339,12 +339,12 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     def renewed(renewals: list[Renewal]) -> list[Any]:
         return list(drive(store.renew(renewals)))
 
-    renewals = [entered(f"x{n}") for n in range(BULK + 1)]
+    renewals = [entered(f"x{n}") for n in range(MIN_BULK_RENEWALS + 1)]
     store._session_client._call = counted
-    monkeypatch.setattr(listing, "RECENT", 0.0)
+    monkeypatch.setattr(listing, "RECENT_S", 0.0)
     first = renewed(renewals)
     assert requests.GetEphemerals in sent
-    monkeypatch.setattr(listing, "RECENT", PATIENCE)
+    monkeypatch.setattr(listing, "RECENT_S", PATIENCE)
     sent.clear()
     second = renewed(renewals)
     assert all(isinstance(answer, Renewed) for answer in first + second)
@@ -354,8 +354,8 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     assert isinstance(renewed([young, *renewals])[0], Renewed)
     gone = store._ledger.claims[renewals[0].id]
     drive(store._calls.one(requests.delete(gone.path), Deadline(store._runtime.now, PATIENCE)))
-    monkeypatch.setattr(listing, "RECENT", 0.0)
-    monkeypatch.setattr(listing, "LONGEST", 0.0)
+    monkeypatch.setattr(listing, "RECENT_S", 0.0)
+    monkeypatch.setattr(listing, "MAX_TTL_PART", 0.0)
     assert isinstance(renewed(renewals)[0], Gone)
     sent.clear()
     assert isinstance(renewed(renewals[1:3])[0], Renewed)

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from interlock._core.reentry import Entry
 
 CLOSE_TIMEOUT_S = 5.0  # seconds that closing may take
-TAKE_BACK_TIMEOUT_S = (
-    0.5  # seconds in which a closed client takes back the claims of attempts that got no answer
-)
+# Seconds in which a closed client takes back the claims of attempts that got no answer.
+TAKE_BACK_TIMEOUT_S = 0.5
 DRAIN_S = 1.0  # seconds for which waiters ask for nothing because their process is about to end
 
 

@@ -56,9 +56,8 @@ if TYPE_CHECKING:
     from interlock._core.lease import Lease
     from interlock.model import Busy, Claim
 
-TOKENS_PER_GRANT = (
-    16  # tokens of one grant: as many leases, one after the other, before the store is asked again
-)
+# Tokens of one grant: as many leases, one after the other, before the store is asked again.
+TOKENS_PER_GRANT = 16
 TURN_S = BRIEF_S  # seconds for which one grant is passed on, and for which a newcomer stands behind the head
 
 

@@ -38,9 +38,8 @@ R = TypeVar("R")
 CALL = "-call"  # after a waiter's id: the id of its call
 CALLED, TAKEN = "called", "taken"
 ANSWER_PART = 1 / 5  # of a presence's ttl: the time in which a living waiter takes its call
-CALL_LIFE_TTLS = (
-    2  # presences' ttls that a call lives unrenewed: others must see it when it is no longer renewed
-)
+# Presences' ttls that a call lives unrenewed: others must see it when it is no longer renewed.
+CALL_LIFE_TTLS = 2
 
 
 class Mutex(Protocol):

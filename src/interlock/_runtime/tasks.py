@@ -190,9 +190,8 @@ class TaskSignal:
 class TaskJob:
     """A task that is begun again if a stranger cancels it and its loop goes on."""
 
-    RETRY_PAUSE_S = (
-        0.05  # seconds after which it is begun again: a loop that is about to end has ended by then
-    )
+    # Seconds after which it is begun again: a loop that is about to end has ended by then.
+    RETRY_PAUSE_S = 0.05
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, work: Work) -> None:
         self._loop, self._name, self._work = loop, name, work

@@ -46,8 +46,8 @@ TRAITS = Traits(
     blocks=True,
 )
 
-SWEEP_EVERY = 1.0  # seconds between looks at everything
-REMEMBERED = 60.0  # seconds an eviction or a deleted register is remembered at least
+SWEEP_PERIOD_S = 1.0  # seconds between looks at everything
+REMEMBERED_S = 60.0  # seconds an eviction or a deleted register is remembered at least
 
 
 @dataclass(slots=True, eq=False)
@@ -160,12 +160,12 @@ class Space:
 
     def forget_old(self, now: float) -> None:
         """Drop old evictions, deleted registers, and lapsed claims on names that nobody uses any more."""
-        if now < self.swept + SWEEP_EVERY:
+        if now < self.swept + SWEEP_PERIOD_S:
             return
         self.swept = now
         for id in [id for id, (_, until) in self.evicted.items() if until <= now]:
             del self.evicted[id]
-        old = now - REMEMBERED
+        old = now - REMEMBERED_S
         for name in [n for n, v in self.registers.items() if v.value is None and v.written < old]:
             del self.registers[name]
         for resource in list(self.queues):
@@ -339,7 +339,7 @@ class MemoryStore(StoreDefaults):
             queue = space.live(resource, now)
             victims = [e for e in queue if (e.admitted_at is not None if id is None else e.id == id)]
             for row in victims:
-                space.evicted[row.id] = (reason, now + max(REMEMBERED, row.claim.ttl))
+                space.evicted[row.id] = (reason, now + max(REMEMBERED_S, row.claim.ttl))
             removed = [self._standing(row, now) for row in victims]
             for row in victims:
                 space.remove(resource, queue, row, now)

@@ -145,7 +145,7 @@ def _whoever_set_it() -> list[Patch]:
 
 
 def _endless_rounds() -> list[Patch]:
-    return [(claims, "ROUND", 3600.0)]
+    return [(claims, "ROUND_TIMEOUT_S", 3600.0)]
 
 
 def _short_rest() -> list[Patch]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from interlock._core import timing
 
-LEAST = 1.5  # seconds that connecting may always take, however quick it was before
-AGAIN = 3  # how many times as long as before connecting may take
+MIN_CONNECT_S = 1.5  # seconds that connecting may always take, however quick it was before
+MAX_SLOWDOWN = 3  # how many times as long as before connecting may take
 # Seconds that a caller who does not wait for the lock gives a connection, beside what the last one took.
-SPARE = 1.0
+SPARE_S = 1.0
 
 
 class ConnectPace:
@@ -33,11 +33,15 @@ class ConnectPace:
         """Seconds that connecting may take: the whole limit at first, later a multiple of what it took
         before.
         """
-        return self.longest if self._took is None else min(self.longest, max(LEAST, AGAIN * self._took))
+        return (
+            self.longest
+            if self._took is None
+            else min(self.longest, max(MIN_CONNECT_S, MAX_SLOWDOWN * self._took))
+        )
 
     def share(self, least: float) -> float:
         """Seconds that one of several servers may take before the others are asked."""
-        return max(least, AGAIN * (self._took or 0.0))
+        return max(least, MAX_SLOWDOWN * (self._took or 0.0))
 
     def within(self, timeout: float) -> float:
         """Seconds that connecting may take for a request that has `timeout` seconds."""
@@ -61,7 +65,7 @@ def time_to_reconnect(timeout: float, took: float) -> float:
     """Seconds that connecting may take for a request that has `timeout` seconds, if it took so long the
     last time.
     """
-    return took + SPARE if does_not_wait(timeout) else max(timeout, 2 * took)
+    return took + SPARE_S if does_not_wait(timeout) else max(timeout, 2 * took)
 
 
 def does_not_wait(timeout: float) -> bool:

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from interlock._core.runtime import Signal
 from interlock.model import Standing
 
-RECENT = 1.0  # seconds for which a holder that one of the waiters was told of is named by the others
+RECENT_S = 1.0  # seconds for which a holder that one of the waiters was told of is named by the others
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -115,4 +115,4 @@ class Crowd(Generic[Key, Item]):
     def holder(self, now: float) -> tuple[bool, Standing | None]:
         """Whether that was asked recently, and the holder that was named then."""
         when, holder = self._holder
-        return now < when + RECENT, holder
+        return now < when + RECENT_S, holder

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from interlock.store import IO_TIMEOUT
 
-SHORTEST = 0.001  # seconds: a request that is made at all is given this long
+MIN_REQUEST_S = 0.001  # seconds: a request that is made at all is given this long
 
 
 class Deadline:
@@ -39,7 +39,7 @@ class Deadline:
 
     def for_request(self, most: float = IO_TIMEOUT) -> float:
         """Seconds that the next request may take: the time that is left, or `most` if that is shorter."""
-        return max(SHORTEST, min(self.at - self._now(), most))
+        return max(MIN_REQUEST_S, min(self.at - self._now(), most))
 
     def to_connect(self) -> float:
         """Seconds that connecting may take now, all in all."""
@@ -54,4 +54,4 @@ class Deadline:
     def of_request(self) -> float:
         """The instant by which the next request must be answered, if it is made now."""
         now = self._now()
-        return max(now + SHORTEST, min(self.at, now + IO_TIMEOUT))
+        return max(now + MIN_REQUEST_S, min(self.at, now + IO_TIMEOUT))

@@ -6,12 +6,12 @@ If it takes long to get that list, getting it for each request would take so lon
 
 from __future__ import annotations
 
-BULK = 50  # renewals in one request for which a list of all claims is worth its price
-RECENT = 0.25  # seconds: 10,000 leases are renewed in 100 requests, and one list is enough
-PART = 4.0  # a list that took long to get is used for so many times as long as that took,
-LONGEST = 1 / 8  # but for no more than this part of the session's ttl
+MIN_BULK_RENEWALS = 50  # renewals in one request for which a list of all claims is worth its price
+RECENT_S = 0.25  # seconds: 10,000 leases are renewed in 100 requests, and one list is enough
+LISTING_TIMES = 4.0  # a list that took long to get is used for so many times as long as that took,
+MAX_TTL_PART = 1 / 8  # but for no more than this part of the session's ttl
 
 
 def recent(took: float, ttl: float) -> float:
     """Seconds for which a list that took so long is used again."""
-    return max(RECENT, min(PART * took, LONGEST * ttl))
+    return max(RECENT_S, min(LISTING_TIMES * took, MAX_TTL_PART * ttl))

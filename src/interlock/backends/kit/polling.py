@@ -15,8 +15,8 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Queue
 
-FIRST_PAUSE = 0.02  # seconds between the first checks
-LONGEST_PAUSE = 0.25  # and between later ones, when nothing has changed for a while
+FIRST_PAUSE_S = 0.02  # seconds between the first checks
+MAX_PAUSE_S = 0.25  # and between later ones, when nothing has changed for a while
 GROWTH = 1.5
 
 Inspect = Callable[[str, float], Awaitable[Queue]]
@@ -36,7 +36,7 @@ async def poll(
     timeout is no fault of the store. With `random` the pauses differ, so that many watchers do not ask at the
     same time.
     """
-    deadline, pause = Deadline(runtime.now, timeout), FIRST_PAUSE
+    deadline, pause = Deadline(runtime.now, timeout), FIRST_PAUSE_S
     while not deadline.passed():
         try:
             if await check(deadline.for_request()):
@@ -47,7 +47,7 @@ async def poll(
             raise
         jitter = 1.0 if random is None else 0.5 + random()
         await runtime.wait(runtime.signal(), min(deadline.left(), pause * jitter))
-        pause = min(LONGEST_PAUSE, pause * GROWTH)
+        pause = min(MAX_PAUSE_S, pause * GROWTH)
 
 
 async def until_changed(runtime: WaitRuntime, inspect: Inspect, seen: Queue, timeout: float) -> None:

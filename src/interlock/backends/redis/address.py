@@ -47,7 +47,7 @@ WANTED = {
     "ssl_exclude_verify_flags": "write names of ssl.VerifyFlags",
 }
 """What the values of a URL's options must be, unless they are numbers."""
-LONGEST_LOGIN = 2**20  # bytes of all answers to a login
+MAX_LOGIN_BYTES = 2**20  # bytes of all answers to a login
 KINDS = ("SSLConnection", "UnixDomainSocketConnection", "Connection")  # the most special first
 
 
@@ -399,7 +399,7 @@ class _Login:
 
     def arrived(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > LONGEST_LOGIN or LONG_ARRAY.search(self._end + data + b"\n"):
+        if self._size > MAX_LOGIN_BYTES or LONG_ARRAY.search(self._end + data + b"\n"):
             raise ProtocolError("the answer to the login is too long")
         self._end = (self._end + data)[-16:]
 

@@ -33,9 +33,9 @@ from interlock.errors import InvalidURL, StoreUnavailable
 from interlock.model import Busy, Claim, ClaimAnswer, Granted, NoAnswer, Renewal, RenewAnswer, Renewed
 from interlock.store import IO_TIMEOUT
 
-MOST = 16  # connections that may wait for replicas at the same time
-TICK = 0.15  # seconds by which WAIT may return late
-LONGEST = 1.0  # seconds that replicas may take to confirm a grant or a renewal
+MAX_WAITING_CONNECTIONS = 16  # connections that may wait for replicas at the same time
+TICK_S = 0.15  # seconds by which WAIT may return late
+MAX_CONFIRMATION_S = 1.0  # seconds that replicas may take to confirm a grant or a renewal
 
 Replicas = int | Literal["majority", "all"]
 ReplicasWanted = Callable[[bytes, float, bool], Awaitable[int]]
@@ -61,7 +61,9 @@ def wait_command(wanted: int, seconds: float) -> bytes:
 
 def replica_timeout(timeout: float) -> float:
     """Seconds that replicas may take to confirm renewals which must be answered in `timeout` seconds."""
-    return min(LONGEST, max(0.01, timeout - TICK))  # Redis checks the timeout of WAIT only ten times a second
+    return min(
+        MAX_CONFIRMATION_S, max(0.01, timeout - TICK_S)
+    )  # Redis checks the timeout of WAIT only ten times a second
 
 
 def unconfirmed(
@@ -138,7 +140,7 @@ class ReplicatedStore(RedisStore):
         timeout = max(0.001, until - self._runtime.now())
         # Half of the time, so that the claim can be taken back; and Redis checks this timeout only ten times
         # a second.
-        waiting = min(LONGEST, max(0.01, (timeout - TICK) / 2))
+        waiting = min(MAX_CONFIRMATION_S, max(0.01, (timeout - TICK_S) / 2))
         reply, confirmed = await self._run_and_wait(call, body, timeout, wanted, waiting)
         if understood(self._label, _too_few, reply, confirmed, wanted):
             raise TooFewReplicas(reply, confirmed, wanted)
@@ -256,7 +258,7 @@ class WaitTransport:
     @contextmanager
     def _least_loaded(self) -> Iterator[Transport]:
         transport = min(self._load, key=self._load.__getitem__, default=None)
-        if transport is None or (self._load[transport] and len(self._load) < MOST):
+        if transport is None or (self._load[transport] and len(self._load) < MAX_WAITING_CONNECTIONS):
             transport = self._make()
             self._load[transport] = 0
         self._load[transport] += 1

@@ -16,11 +16,11 @@ from interlock.backends.redis.wire.keys import Keys
 from interlock.backends.redis.wire.packing import RECORD_START
 from interlock.backends.redis.wire.resp import ErrorReply, command
 
-STEP = b"500"  # keys that the server visits in one step
-PEEK = b"1023"  # bytes of a value that show whether it is ours
-MOST_STEPS = 2**22  # two billion keys; a server that names a new cursor for ever would keep us for ever
-MOST_REPEATED = 1000  # steps that may lead to a cursor that was there before
-KEPT = 2.0  # seconds for which the next page comes from the same scan
+KEYS_PER_STEP = b"500"  # keys that the server visits in one step
+PEEK_BYTES = b"1023"  # bytes of a value that show whether it is ours
+MAX_STEPS = 2**22  # two billion keys; a server that names a new cursor for ever would keep us for ever
+MAX_REPEATED_CURSORS = 1000  # steps that may lead to a cursor that was there before
+KEPT_S = 2.0  # seconds for which the next page comes from the same scan
 
 Ask = Callable[..., Awaitable[Any]]
 Servers = Callable[[], Awaitable[list[Ask]]]
@@ -37,7 +37,7 @@ class ResourceScan:
     async def names_after(self, servers: Servers, prefix: str, after: str) -> list[Name]:
         """Names with this prefix that come after `after`, in code point order, from all servers."""
         walked, when, names = self._walk
-        if not after or walked != prefix or time.monotonic() - when > KEPT:
+        if not after or walked != prefix or time.monotonic() - when > KEPT_S:
             found: dict[str, bool] = {}
             for ask in await servers():
                 for name, sure in (await self._all(ask, prefix)).items():
@@ -62,7 +62,7 @@ class ResourceScan:
                 continue
             # PING comes first so that there are several replies, which come as a list; a single reply would
             # not.
-            request = b"".join([command(b"GETRANGE", key, b"0", PEEK) for key, _ in named])
+            request = b"".join([command(b"GETRANGE", key, b"0", PEEK_BYTES) for key, _ in named])
             _, *values = await ask(command(b"PING") + request, 1 + len(named))
             for (_, name), value in zip(named, values, strict=True):
                 if not isinstance(value, ErrorReply) and RECORD_START.match(value):
@@ -83,7 +83,7 @@ class Cursors:
         self._steps += 1
         # A server that shrinks its table goes back a little, so a cursor may come again; but not all the
         # time.
-        if self._steps >= MOST_STEPS or self._steps - len(self._seen) > MOST_REPEATED:
+        if self._steps >= MAX_STEPS or self._steps - len(self._seen) > MAX_REPEATED_CURSORS:
             raise ValueError("SCAN comes to no end")
 
 
@@ -91,7 +91,7 @@ async def _walk(ask: Ask, pattern: bytes, *only: bytes) -> AsyncIterator[list[by
     """The matching keys, step by step; a key may come twice. ValueError if the steps come to no end."""
     cursor, cursors = b"0", Cursors()
     while True:
-        cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", STEP, *only))
+        cursor, keys = await ask(command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", KEYS_PER_STEP, *only))
         if keys:
             yield keys
         if cursor == b"0":

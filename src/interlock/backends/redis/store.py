@@ -78,10 +78,10 @@ TRAITS = Traits(
     blocks=True,
 )
 
-BATCH = 100  # renewals in one script: more would block the server for everybody else
-REMEMBERED = 61.0  # seconds for which an eviction or a deleted register is remembered at least
-EVICTED = b"200"  # holders evicted by one script: more would block the server as well
-UNANSWERED = 4096  # ids kept of claims for which a request was not answered
+RENEWALS_PER_SCRIPT = 100  # renewals in one script: more would block the server for everybody else
+REMEMBERED_S = 61.0  # seconds for which an eviction or a deleted register is remembered at least
+EVICTIONS_PER_SCRIPT = b"200"  # holders evicted by one script: more would block the server as well
+MAX_UNANSWERED_CLAIMS = 4096  # ids kept of claims for which a request was not answered
 
 
 class RedisStore(StoreDefaults):
@@ -193,7 +193,7 @@ class RedisStore(StoreDefaults):
     def _leave_unanswered(self, id: str, error: BaseException) -> None:
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
         if not isinstance(error, Unreached):
-            if len(self._unanswered) >= UNANSWERED:
+            if len(self._unanswered) >= MAX_UNANSWERED_CLAIMS:
                 self._unanswered.clear()
             self._unanswered[id] = None
 
@@ -254,8 +254,8 @@ class RedisStore(StoreDefaults):
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self._runtime.now() + timeout
         answers: list[RenewAnswer] = []
-        for start in range(0, len(renewals), BATCH):
-            batch = list(renewals[start : start + BATCH])
+        for start in range(0, len(renewals), RENEWALS_PER_SCRIPT):
+            batch = list(renewals[start : start + RENEWALS_PER_SCRIPT])
             body = packing.renew_request(
                 self._keys, batch, self._listener.subscription_of(batch[0].resource)[0]
             )
@@ -368,8 +368,8 @@ class RedisStore(StoreDefaults):
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
         body = self._keys.claim_keys(resource) + bulk((id or "").encode()) + bulk(reason.encode())
-        body += bulk(self._listener.subscription_of(resource)[0]) + bulk(packing.millis(REMEMBERED))
-        body += packing.foreign_flags(foreign, no_expiry) + bulk(EVICTED)
+        body += bulk(self._listener.subscription_of(resource)[0]) + bulk(packing.millis(REMEMBERED_S))
+        body += packing.foreign_flags(foreign, no_expiry) + bulk(EVICTIONS_PER_SCRIPT)
         removed: list[Standing] = []
         upto = b""
         while True:
@@ -398,7 +398,7 @@ class RedisStore(StoreDefaults):
             b"%d" % version,
             id.encode(),
             b"" if value is None else b"=" + value.encode(),
-            packing.millis(REMEMBERED),
+            packing.millis(REMEMBERED_S),
         )
         body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
         reply = await self._write(name, body, timeout)

@@ -18,7 +18,7 @@ from typing import Any
 from interlock.errors import StoreUnfit
 
 # Seconds for which files are not read again: five nodes with unknown certificates need one read, not five.
-FRESH = 1.0
+FILES_KEPT_S = 1.0
 
 # By settings: the object that makes the context, the same one each time, and when it was read.
 _read: dict[tuple[object, ...], tuple[Any, float]] = {}
@@ -72,13 +72,17 @@ class SharedContext:
     def invalidate(self, error: OSError) -> None:
         """TLS failed. The files may have been replaced, so the next connection reads them again."""
         kept = None if self._key is None else _read.get(self._key)
-        if kept is not None and isinstance(error, ssl.SSLError) and time.monotonic() - kept[1] >= FRESH:
+        if (
+            kept is not None
+            and isinstance(error, ssl.SSLError)
+            and time.monotonic() - kept[1] >= FILES_KEPT_S
+        ):
             _read.pop(self._key or (), None)
 
 
 def _wrapped(maker: Any, host: str, sock: Any) -> ssl.SSLSocket:
     # The nodes of a quorum are connected to on one thread each: the first reads the files for all of them.
-    first = _reading.acquire(timeout=FRESH)
+    first = _reading.acquire(timeout=FILES_KEPT_S)
     try:
         context = maker.get()
     finally:

@@ -26,7 +26,7 @@ from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import InvalidURL, Unsupported
 from interlock.store import CONNECT_TIMEOUT
 
-NODE_TIMEOUT = 0.05  # seconds a node may take before requests no longer wait for it
+NODE_TIMEOUT_S = 0.05  # seconds a node may take before requests no longer wait for it
 
 
 def open_url(
@@ -98,7 +98,7 @@ def _of_client(client: Any, connect_timeout: float) -> Address:
 
 def _node_timeout(text: str | None) -> float:
     try:
-        seconds = NODE_TIMEOUT if text is None else float(text)
+        seconds = NODE_TIMEOUT_S if text is None else float(text)
     except ValueError:
         seconds = 0.0
     if not 0.001 <= seconds <= 1.0:
@@ -125,7 +125,7 @@ def open_addresses(
     addresses: Sequence[Address],
     runtime: Runtime,
     prefix: str = "",
-    node_timeout: float = NODE_TIMEOUT,
+    node_timeout: float = NODE_TIMEOUT_S,
     *,
     asynchronous: bool,
 ) -> RedlockStore:

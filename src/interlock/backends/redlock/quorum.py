@@ -20,15 +20,15 @@ from interlock.store import CONNECT_TIMEOUT, IO_TIMEOUT
 if TYPE_CHECKING:
     from interlock.backends.redlock.algorithm.recovery import Recovery
 
-ROUND = 2.0
+ROUND_TIMEOUT_S = 2.0
 """Seconds within which a round must be over to count, for every client alike.
 
 A node that lost its memory waits longer than this before the other nodes are asked what they know: by then
 they know of every grant that counted its vote.
 """
 
-CONNECTING = 4  # round trips that connecting takes: TCP, TLS, and the login
-STRETCH = 10  # a round waits for this many node timeouts while fewer than a majority have answered
+CONNECT_ROUND_TRIPS = 4  # round trips that connecting takes: TCP, TLS, and the login
+MAX_NODE_TIMEOUTS = 10  # a round waits for this many node timeouts while fewer than a majority have answered
 
 
 class Quorum:
@@ -52,7 +52,7 @@ class Quorum:
         self.now = now
         self.wall = wall  # microseconds, for ballots only: a wrong clock costs a second round, nothing else
         self.node_timeout = node_timeout
-        self.longest = min(ROUND, STRETCH * node_timeout)
+        self.longest = min(ROUND_TIMEOUT_S, MAX_NODE_TIMEOUTS * node_timeout)
         self.connect_timeout = connect_timeout
         self._usual = Timeouts(node_timeout, self.longest, members.majority, connect_timeout)
         self._within = Timeouts(node_timeout, self.longest, members.majority, connect_timeout, IO_TIMEOUT)
@@ -78,7 +78,7 @@ class Quorum:
         least = self.members.majority
         connecting, total, trip = self.connect_timeout, FOR_EVER, self.transport.round_trip(least)
         if trip:  # a majority was connected to before
-            connecting = min(connecting, time_to_reconnect(timeout, CONNECTING * trip))
+            connecting = min(connecting, time_to_reconnect(timeout, CONNECT_ROUND_TRIPS * trip))
             if not does_not_wait(timeout):
                 total = connecting
         longest, shortened = min(timeout, self.longest), timeout < self.longest

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.listing import BULK, recent
+from interlock.backends.kit.listing import MIN_BULK_RENEWALS, recent
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.calls import StrictDeadline
 from interlock.backends.zookeeper.errors import CutOff
@@ -98,7 +98,7 @@ class Renewals(Side):
         if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
             return listing
         self._session_client.beat(session, None)
-        if self._session_client.no_ephemerals or (many and renewals < BULK):
+        if self._session_client.no_ephemerals or (many and renewals < MIN_BULK_RENEWALS):
             return None
         answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
         if answer.failed(Unimplemented):

@@ -30,7 +30,7 @@ from interlock.backends.etcd.wire.messages import (
 )
 from interlock.backends.etcd.wire.values import ClaimKey, encoded, eviction
 from interlock.backends.kit.deadline import Deadline
-from interlock.backends.kit.listing import BULK, recent
+from interlock.backends.kit.listing import MIN_BULK_RENEWALS, recent
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
@@ -49,7 +49,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     faults: dict[int, StoreUnavailable] = {}
     listed: list[tuple[Session, float]] = []
     for number, session in sessions.items():
-        bulk = len(renewals) >= BULK and newest <= session.listed
+        bulk = len(renewals) >= MIN_BULK_RENEWALS and newest <= session.listed
         began = side.runtime.now()
         if bulk and began < session.listed + recent(session.listing, session.ttl) and not session.over:
             continue

@@ -12,7 +12,7 @@ from interlock.backends.etcd.transport.cluster import ClusterTransport
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.messages import RANGE, TXN, Method, RangeAnswer, TxnAnswer
-from interlock.backends.kit.connect_pace import SPARE, does_not_wait
+from interlock.backends.kit.connect_pace import SPARE_S, does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import StoreRuntime
 
@@ -60,7 +60,7 @@ class Side:
         longest, took = self.transport.address.connect_timeout, self.transport.took
         if not took:
             return longest
-        return min(longest, took + SPARE if does_not_wait(timeout) else max(AGAIN, AS_BEFORE * took))
+        return min(longest, took + SPARE_S if does_not_wait(timeout) else max(AGAIN, AS_BEFORE * took))
 
     def give_time_at_once(self, deadline: Deadline, began: float, timeout: float) -> None:
         """Let the first request of a caller that does not wait for the lock wait for the network.
@@ -69,7 +69,7 @@ class Side:
         """
         if does_not_wait(timeout):
             longest = self.transport.address.connect_timeout
-            deadline.at = max(deadline.at, began + min(longest, self.transport.took + SPARE))
+            deadline.at = max(deadline.at, began + min(longest, self.transport.took + SPARE_S))
             deadline.connecting = 0.0  # connecting again is a part of it
 
     def within(self, timeout: float) -> Deadline:

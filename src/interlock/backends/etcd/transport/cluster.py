@@ -42,9 +42,8 @@ SEEK = 4.0  # how much longer than the first connection the search for the leade
 UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
 UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
 MOST_SEEK = 0.5  # and seconds that one member may take for it
-BEHIND = (
-    4  # connections to a single address, which may be a balancer's, in search of a member that knows a leader
-)
+# Connections to a single address, which may be a balancer's, in search of a member that knows a leader.
+BEHIND = 4
 MOST_LOGINS = 2  # tokens that may be refused in one call: another caller's may be as old as ours
 CANCELLED = "context canceled"
 NO_LEASE = 1  # nobody's: ours, and those of etcdctl, are large random numbers

@@ -23,14 +23,14 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import ClientClosed, StoreUnavailable, Unreached
 
-ATTEMPT = 1.5  # seconds after which a silent node is given up: another may have its slots by now
+ATTEMPT_S = 1.5  # seconds after which a silent node is given up: another may have its slots by now
 # Seconds for which requests of a batch are repeated: the other requests of the batch must not wait for them.
-ROUNDS = 1.0
-PAUSE, LONGEST_PAUSE = 0.01, 0.1  # seconds between attempts; the pauses grow
-LEAST = 0.02  # seconds that another attempt needs: with less it could only time out
+ROUNDS_S = 1.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.01, 0.1  # seconds between attempts; the pauses grow
+MIN_ATTEMPT_S = 0.02  # seconds that another attempt needs: with less it could only time out
 # Seconds for which a release is repeated: after that the keeper goes on with it, and its caller need not
 # wait.
-BRIEFLY = 0.5
+BRIEF_PART = 0.5
 DOWN = ("CLUSTERDOWN", "READONLY", "MASTERDOWN")
 ASKING = command(b"ASKING")
 
@@ -88,7 +88,7 @@ class ClusterRouter:
             if transport is not None and node not in self.topology.suspects:
                 failure = None
                 try:
-                    reply = await transport.ask(request, min(ATTEMPT, timeout), replies, again)
+                    reply = await transport.ask(request, min(ATTEMPT_S, timeout), replies, again)
                 except (StoreUnavailable, ClientClosed) as error:
                     failure = self._trouble(error, node, again)
                 else:
@@ -109,7 +109,7 @@ class ClusterRouter:
         At the end the last error reply of a node is preferred over a timeout.
         """
         now, aside, pause, told = self._runtime.now, None, 0.0, None
-        end = until if again else min(until, now() + BRIEFLY)
+        end = until if again else min(until, now() + BRIEF_PART)
         connecting_is_extra, pace = again and not self._for_keeper, self.topology.pace
         while True:
             node, failure = None, None
@@ -138,7 +138,7 @@ class ClusterRouter:
                     failure = self._trouble(_moved_on(self.topology.label), node, again)
                 aside = self._redirected(code, first, node)
             met = failure or met
-            if now() + pause + LEAST >= end:
+            if now() + pause + MIN_ATTEMPT_S >= end:
                 if told is not None:
                     return told
                 raise failure or _moved_on(self.topology.label)
@@ -152,7 +152,7 @@ class ClusterRouter:
         """
         if pause:
             await self._runtime.wait(self._runtime.signal(), pause)
-        return min(LONGEST_PAUSE, max(PAUSE, 2 * pause))
+        return min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * pause))
 
     def _has(self, slot: int, node: HostPort) -> bool:
         """Whether a node still has the slot: a reply is worthless if the node has lost its slots
@@ -233,7 +233,7 @@ class ClusterRouter:
         transport = self._transports.get(node)
         if transport is None:
             transport = self._opened(node)
-        timeout = min(timeout, ATTEMPT)
+        timeout = min(timeout, ATTEMPT_S)
         if not asking:
             return await transport.ask(request, timeout, replies, again)
         _, *answers = await transport.ask(ASKING + request, timeout, replies + 1, again)
@@ -253,7 +253,7 @@ class ClusterRouter:
         """
         now = self._runtime.now
         until, pause = now() + timeout, 0.0
-        rounds_until = min(until, now() + ROUNDS)
+        rounds_until = min(until, now() + ROUNDS_S)
         answers: list[Any] = [None] * len(requests)
         unanswered = {number: by_hash for number, (by_hash, _) in enumerate(requests)}
         while True:
@@ -305,7 +305,7 @@ class ClusterRouter:
         if confirm is None:
             answer: Any = await self.ask_at(node, request, timeout, replies, again=False)
             return [answer] if replies == 1 else list(answer)
-        wanted, command = await confirm(request, min(timeout, ATTEMPT))
+        wanted, command = await confirm(request, min(timeout, ATTEMPT_S))
         answers: list[Any]
         *answers, confirmed = await self.ask_at(node, request + command, timeout, replies + 1, again=False)
         if not isinstance(confirmed, int):

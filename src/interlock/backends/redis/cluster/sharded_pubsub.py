@@ -25,7 +25,7 @@ from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.cluster.topology import Topology
 from interlock.backends.redis.pubsub.listener import IDLE_CLOSE_S, Listener
 from interlock.backends.redis.pubsub.waiters import NoListenerThread, RedisWaiters, queue
-from interlock.backends.redis.wire.keys import REMEMBERED_NAMES, ClusterKeys, slot
+from interlock.backends.redis.wire.keys import MAX_NAMES_CACHED, ClusterKeys, slot
 from interlock.backends.redis.wire.resp import command
 
 
@@ -87,7 +87,7 @@ class ShardedListener(RedisWaiters):
         with self._mutex:
             if self.plain:
                 return  # decided meanwhile: another claim on it may use the plain channel
-            if len(self._channels) >= REMEMBERED_NAMES:
+            if len(self._channels) >= MAX_NAMES_CACHED:
                 self._channels.clear()
             self._channels[resource] = self._channel(resource)
 

@@ -14,7 +14,7 @@ from interlock.backends.redis.cluster.slots import HostPort
 from interlock.backends.redis.errors import reply_error, understood
 from interlock.backends.redis.replicated import ReplicatedStore, replica_timeout, unconfirmed, wait_command
 from interlock.backends.redis.scan import Ask
-from interlock.backends.redis.store import BATCH, RedisStore
+from interlock.backends.redis.store import RENEWALS_PER_SCRIPT, RedisStore
 from interlock.backends.redis.wire import packing
 from interlock.backends.redis.wire.keys import slot
 from interlock.backends.redis.wire.resp import ErrorReply, bulk
@@ -95,7 +95,11 @@ class ClusterStore(RedisStore):
         slots: dict[int, list[int]] = {}
         for number, renewal in enumerate(renewals):
             slots.setdefault(slot(self._keys.holder(renewal.resource)), []).append(number)
-        return [group[at : at + BATCH] for group in slots.values() for at in range(0, len(group), BATCH)]
+        return [
+            group[at : at + RENEWALS_PER_SCRIPT]
+            for group in slots.values()
+            for at in range(0, len(group), RENEWALS_PER_SCRIPT)
+        ]
 
     async def _stretched(self, renewal: Renewal, until: float) -> RenewAnswer:
         """Renew a claim whose slot is being moved.

@@ -30,9 +30,9 @@ from interlock.backends.redis.transport.handshake import (
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 from interlock.store import CONNECT_TIMEOUT
 
-SHARE = 0.5  # seconds that one node may take before the others are asked
+NODE_TIMEOUT_S = 0.5  # seconds that one node may take before the others are asked
 # Seconds for which an older epoch counts as outdated; later it means that the Cluster was set up anew.
-BEHIND = 30.0
+OUTDATED_S = 30.0
 PORT = 6379
 
 
@@ -118,7 +118,7 @@ class Topology:
         nodes = ([hint] if hint else []) + [node for node in self._nodes if node != hint]
         asks = [partial(self._ask_node, handshake, node) for node in nodes]
         until = time.monotonic() + timeout
-        found, failures = await one_then_all(handshake, asks, 1, self.pace.share(SHARE), until)
+        found, failures = await one_then_all(handshake, asks, 1, self.pace.share(NODE_TIMEOUT_S), until)
         if found:
             return
         errors = [error for _, error in failures if not isinstance(error, _Behind)]
@@ -161,7 +161,7 @@ class Topology:
             old = self.map
             if not found.masters:
                 return False  # a node that was never joined to the others
-            if old is not None and found.epoch < old.epoch and now - self._confirmed < BEHIND:
+            if old is not None and found.epoch < old.epoch and now - self._confirmed < OUTDATED_S:
                 return False
             self.map, self._confirmed = found, now
             masters = [master.node for master in found.masters]
@@ -230,7 +230,10 @@ class Topology:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            address, share = self._server.at(*node), max(0.001, min(self.pace.share(SHARE), left / 2))
+            address, share = (
+                self._server.at(*node),
+                max(0.001, min(self.pace.share(NODE_TIMEOUT_S), left / 2)),
+            )
             told_until = time.monotonic() + share
             try:
                 connection = await handshake.connect(address, share)

@@ -11,7 +11,7 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply, command
 from interlock.errors import StoreUnavailable
 
-LOOK = 0.2  # seconds between two polls of a waiter that nobody wakes
+POLL_PERIOD_S = 0.2  # seconds between two polls of a waiter that nobody wakes
 TEST = command(b"PUBLISH", b"interlock:test", b"")  # nobody subscribes to this channel
 
 
@@ -46,9 +46,9 @@ class PublishRight:
             "%s does not let this user publish, so waiters are not woken and look %.0f times a second; "
             "allow the channels: ACL SETUSER name &interlock:* &prefix* +publish",
             self._label,
-            1 / LOOK,
+            1 / POLL_PERIOD_S,
         )
 
     def longest_wait(self, seconds: float) -> float:
         """How long a waiter may sleep: `seconds`, or less if it must poll."""
-        return min(seconds, LOOK) if self.works is False else seconds
+        return min(seconds, POLL_PERIOD_S) if self.works is False else seconds

@@ -22,8 +22,8 @@ from interlock._support.clock import now
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.errors import InterlockError
 
-LEAST = 1.0  # seconds: an answer that is younger always suffices, however short a ttl is
-NOT_BEFORE = LEAST / timing.RENEWALS_PER_TTL  # seconds from one question to the next
+MIN_AGE_S = 1.0  # seconds: an answer that is younger always suffices, however short a ttl is
+MIN_PERIOD_S = MIN_AGE_S / timing.RENEWALS_PER_TTL  # seconds from one question to the next
 
 
 class AgreementRoute(Protocol):
@@ -54,11 +54,11 @@ class Agreement:
 
     def fresh(self, ttl: float) -> bool:
         """Whether a majority has agreed so lately that it need not be asked for a lease of this ttl."""
-        return now() - self._route.agreed <= max(ttl, LEAST) / timing.RENEWALS_PER_TTL
+        return now() - self._route.agreed <= max(ttl, MIN_AGE_S) / timing.RENEWALS_PER_TTL
 
     def recent(self, ttl: float) -> bool:
         """Whether a majority has agreed within the last `ttl` seconds."""
-        return now() - self._route.agreed <= max(ttl, LEAST)
+        return now() - self._route.agreed <= max(ttl, MIN_AGE_S)
 
     async def confirmed(self, ttl: float, runtime: WaitRuntime, timeout: float) -> bool:
         """The same; asks the sentinels if the answer will soon be too old, and waits for them only if it
@@ -66,7 +66,7 @@ class Agreement:
         """
         if self.fresh(ttl):
             return True
-        age, bound = now() - self._route.agreed, max(ttl, LEAST)
+        age, bound = now() - self._route.agreed, max(ttl, MIN_AGE_S)
         signal = None if age <= bound else runtime.signal()
         if self.ask_soon(signal) and signal is not None:
             await runtime.wait(signal, timeout)
@@ -78,7 +78,7 @@ class Agreement:
         """
         with self._mutex:
             first = not self._asking
-            if first and now() - self._asked < NOT_BEFORE:
+            if first and now() - self._asked < MIN_PERIOD_S:
                 return False
             self._asking, self._asked = True, now()
             if signal is not None:

@@ -21,7 +21,7 @@ from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import understood
 from interlock.backends.redis.sentinel.agreement import Agreement
 from interlock.backends.redis.sentinel.views import (
-    HELLO,
+    HELLO_S,
     NEVER,
     ReportedMaster,
     SentinelView,
@@ -40,10 +40,10 @@ from interlock.backends.redis.transport.handshake import (
 from interlock.errors import StoreUnavailable, Unsupported
 from interlock.store import CONNECT_TIMEOUT
 
-SHARE = 0.5  # seconds that one sentinel may take before the others are asked
+SENTINEL_TIMEOUT_S = 0.5  # seconds that one sentinel may take before the others are asked
 # Seconds for which an older epoch counts as outdated; later it means that the sentinels were set up anew.
-BEHIND = 30.0
-COUNTED = 10.0  # seconds for which a count of replicas is reused
+OUTDATED_S = 30.0
+COUNT_KEPT_S = 10.0  # seconds for which a count of replicas is reused
 PORT = 26379
 
 
@@ -175,8 +175,8 @@ class Sentinels:
         do.
         """
         now = time.monotonic()
-        if self._known >= 0 and (known or now - self._known_at <= COUNTED):
-            if now - self._known_at > COUNTED:
+        if self._known >= 0 and (known or now - self._known_at <= COUNT_KEPT_S):
+            if now - self._known_at > COUNT_KEPT_S:
                 self.agreement.ask_soon()
             return self._known
         try:
@@ -206,7 +206,7 @@ class Sentinels:
                 return
             if (
                 other.master.epoch <= master.epoch
-                and self._agreed_at(views, other.master, asked) < asked - HELLO
+                and self._agreed_at(views, other.master, asked) < asked - HELLO_S
             ):
                 return  # a sentinel that was cut off, and has not heard of our master yet
             self._master, self._identity, self.agreed = None, "", NEVER
@@ -221,7 +221,9 @@ class Sentinels:
         # Two addresses may lead to one sentinel.
         enough = min(len(sentinels), majority(self._all()) + len(sentinels) - self._named())
         enough = max(majority(len(sentinels)), enough)
-        found, errors = await one_then_all(handshake, asks, enough, self.pace.share(SHARE), until)
+        found, errors = await one_then_all(
+            handshake, asks, enough, self.pace.share(SENTINEL_TIMEOUT_S), until
+        )
         for number, _ in errors:
             self._last(sentinels[number])
         if not found:
@@ -246,7 +248,7 @@ class Sentinels:
         hearsay only.
         """
         known = self._all()
-        hearsay = HELLO if self._named() < majority(known) else 0.0
+        hearsay = HELLO_S if self._named() < majority(known) else 0.0
         return agreed_at(views, master, asked, known, hearsay)
 
     def _latest(self, views: Sequence[SentinelView]) -> ReportedMaster:
@@ -258,7 +260,7 @@ class Sentinels:
     def _check_epoch(self, master: ReportedMaster) -> None:
         now = time.monotonic()
         with self._mutex:
-            if master.epoch < self._epoch and now - self._epoch_seen < BEHIND:
+            if master.epoch < self._epoch and now - self._epoch_seen < OUTDATED_S:
                 raise StoreUnavailable(
                     f"{self.label}: the sentinels that answer have not heard of its last failover; try again"
                 )

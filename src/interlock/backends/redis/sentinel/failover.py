@@ -17,8 +17,8 @@ from interlock.backends.redis.transport.interface import Transport
 from interlock.backends.redis.wire.resp import ErrorReply
 from interlock.errors import ClientClosed, StoreUnavailable
 
-ATTEMPT = 1.5  # seconds after which a silent master is given up: there may be another by now
-PAUSE = 0.1  # seconds between attempts while there is no master
+ATTEMPT_S = 1.5  # seconds after which a silent master is given up: there may be another by now
+PAUSE_S = 0.1  # seconds between attempts while there is no master
 DEMOTED = ("READONLY", "MASTERDOWN")
 
 
@@ -59,7 +59,7 @@ class FailoverTransport:
                 continue
             left = max(0.001, until - self._runtime.now())
             if again:
-                left = min(left, ATTEMPT)
+                left = min(left, ATTEMPT_S)
             try:
                 reply = await transport.ask(request, left, replies, again)
             except (StoreUnavailable, ClientClosed) as error:
@@ -78,9 +78,9 @@ class FailoverTransport:
                 await self._replace(transport)
                 if changed and repeatable and self._runtime.now() < until:
                     continue
-            if not repeatable or self._runtime.now() + PAUSE >= until:
+            if not repeatable or self._runtime.now() + PAUSE_S >= until:
                 raise failure
-            await self._runtime.wait(self._runtime.signal(), PAUSE)
+            await self._runtime.wait(self._runtime.signal(), PAUSE_S)
 
     def _error_for(self, transport: Transport | None, error: Exception | None) -> StoreUnavailable:
         if transport is self._now[0] and isinstance(error, StoreUnavailable):

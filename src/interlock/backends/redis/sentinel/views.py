@@ -9,8 +9,8 @@ from interlock._support.record import record
 
 NEVER = float("-inf")
 # Seconds within which a sentinel tells the others which master it knows; it does so every two seconds.
-HELLO = 3.0
-SETTLED = 100  # milliseconds: two times of a sentinel that are closer together may be of one event
+HELLO_S = 3.0
+SAME_EVENT_MS = 100  # milliseconds: two times of a sentinel that are closer together may be of one event
 OUT_OF_REACH = {b"disconnected", b"s_down", b"o_down"}
 
 
@@ -78,8 +78,8 @@ def _has_told(entry: dict[bytes, bytes], since: int) -> bool:
     if b"sentinel" not in flags or flags & OUT_OF_REACH:
         return False
     unanswered = int(entry.get(b"last-ping-sent", since))  # 0 if none is
-    answered = unanswered == 0 or unanswered + SETTLED <= int(entry.get(b"last-ok-ping-reply", 0))
-    return answered and int(entry.get(b"last-hello-message", since)) + SETTLED <= since
+    answered = unanswered == 0 or unanswered + SAME_EVENT_MS <= int(entry.get(b"last-ok-ping-reply", 0))
+    return answered and int(entry.get(b"last-hello-message", since)) + SAME_EVENT_MS <= since
 
 
 def _facts(words: Any) -> dict[bytes, bytes]:
@@ -100,7 +100,7 @@ def counted(views: Sequence[SentinelView], before: int) -> int:
     count = max((view.sentinels for view in views), default=0)
     there = {view.id or f"{number}" for number, view in enumerate(views)}
     if all(view.id for view in views):
-        there.update(id for view in views for id, age in view.heard if age <= HELLO)
+        there.update(id for view in views for id, age in view.heard if age <= HELLO_S)
     return count if len(there) >= majority(before) else max(count, before)
 
 

@@ -17,7 +17,7 @@ from interlock.backends.redis.errors import reply_error
 from interlock.backends.redis.wire.resp import ErrorReply, check_size, command, reader
 from interlock.errors import InterlockError
 
-CHUNK = 16384
+READ_BYTES = 16384
 
 T = TypeVar("T")
 Ask = Callable[[float], Coroutine[Any, Any, T]]
@@ -62,7 +62,7 @@ class BlockingHandshake:
                 # Set again for each read: a server that sends one byte at a time must not exceed the whole
                 # timeout.
                 sock.settimeout(max(0.001, until - time.monotonic()))
-                answer.feed(sock.recv(CHUNK))
+                answer.feed(sock.recv(READ_BYTES))
         except Exception as error:
             raise address._error_for(error, timeout) from None
         return answer.replies(address.label)
@@ -89,7 +89,7 @@ class AsyncHandshake:
 
         async def read() -> None:
             while not answer.complete:
-                answer.feed(await connection._reader.read(CHUNK))
+                answer.feed(await connection._reader.read(READ_BYTES))
 
         try:
             connection._writer.write(b"".join([command(*words) for words in commands]))

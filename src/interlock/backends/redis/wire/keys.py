@@ -12,7 +12,7 @@ from functools import cache
 
 from interlock.backends.redis.wire.resp import bulk
 
-REMEMBERED_NAMES = 4096  # names whose encoded keys are cached
+MAX_NAMES_CACHED = 4096  # names whose encoded keys are cached
 SLOTS = 16384
 LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -132,7 +132,7 @@ def _remember(kept: dict[str, bytes], resource: str, encoded: bytes) -> bytes:
 
     The cache is bounded, so names that come and go do not fill the memory.
     """
-    if len(kept) >= REMEMBERED_NAMES:
+    if len(kept) >= MAX_NAMES_CACHED:
         kept.clear()
     kept[resource] = encoded
     return encoded

@@ -32,8 +32,8 @@ RECORD = re.compile(rb"(\d+)\n(\d+)\n(\d+)\n(\d+)\n([^\n]*)\n(\d+)\n(.*)", re.DO
 RECORD_START = re.compile(rb"[^\n]*\n\d+\n\d+\n\d+\n\d+\n[^\n]*\n")
 """How the value of a holder's key begins if interlock wrote it."""
 
-KEPT = 1000  # encoded settings of claims that are cached
-RESERVED = 16  # tokens that every claim draws, and a plain claim at most: see claim.lua
+MAX_SETTINGS_CACHED = 1000  # encoded settings of claims that are cached
+RESERVED_TOKENS = 16  # tokens that every claim draws, and a plain claim at most: see claim.lua
 WAITS = 3  # a renewal's answer for a claim that waits
 
 _settings: dict[tuple[Any, ...], bytes] = {}
@@ -59,12 +59,12 @@ def claim_request(keys: Keys, claim: Claim, channel: bytes) -> bytes:
 
 
 def _encode_settings(claim: Claim, settings: tuple[Any, ...]) -> bytes:
-    plain = claim.permits == claim.capacity == 1 and claim.block <= RESERVED
+    plain = claim.permits == claim.capacity == 1 and claim.block <= RESERVED_TOKENS
     text = b"%b%d %d %d %d %d" % (
         *(b"p" if plain else b"o", claim.queued, _millis(claim.place_ttl)),
         *(claim.permits, claim.capacity, claim.block - 1),
     )
-    if len(_settings) > KEPT:
+    if len(_settings) > MAX_SETTINGS_CACHED:
         _settings.clear()
     encoded = _settings[settings] = bulk(millis(claim.ttl)) + bulk(text)
     return encoded

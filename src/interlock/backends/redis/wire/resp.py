@@ -13,10 +13,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
-LARGEST = 64 * 2**20  # bytes of one reply: the queue of a lock with 100,000 waiters
-MOST = 1_000_000  # items of one array
-DEEPEST = 32  # arrays within arrays; ours nest four deep
-LONGEST_LINE = 65536  # bytes of a number, a status or an error
+MAX_REPLY_BYTES = 64 * 2**20  # bytes of one reply: the queue of a lock with 100,000 waiters
+MAX_ITEMS = 1_000_000  # items of one array
+MAX_DEPTH = 32  # arrays within arrays; ours nest four deep
+MAX_LINE_BYTES = 65536  # bytes of a number, a status or an error
 
 
 class ErrorReply(Exception):
@@ -64,8 +64,8 @@ def check_size(size: int) -> None:
 
     Called when the reader waits for more bytes.
     """
-    if size > LARGEST:
-        raise ProtocolError(f"a reply has more than {LARGEST // 2**20} MiB")
+    if size > MAX_REPLY_BYTES:
+        raise ProtocolError(f"a reply has more than {MAX_REPLY_BYTES // 2**20} MiB")
 
 
 def bulk(part: bytes) -> bytes:
@@ -130,18 +130,18 @@ class PlainReader:
         """The next item that is no array with items; such an array is opened."""
         data, start = self._data, self._at
         end = data.find(b"\r\n", start)
-        if end < 0 or end - start > LONGEST_LINE:
-            if len(data) - start > LONGEST_LINE:
-                raise ProtocolError(f"a line has more than {LONGEST_LINE} bytes")
+        if end < 0 or end - start > MAX_LINE_BYTES:
+            if len(data) - start > MAX_LINE_BYTES:
+                raise ProtocolError(f"a line has more than {MAX_LINE_BYTES} bytes")
             return _WAITS
         kind, line, after = data[start : start + 1], data[start + 1 : end], end + 2
         if kind == b"$":
-            return self._string(_number(line, LARGEST), after)
+            return self._string(_number(line, MAX_REPLY_BYTES), after)
         self._at = after
         if kind == b":":
             return _number(line)
         if kind == b"*":
-            return self._array(_number(line, MOST))
+            return self._array(_number(line, MAX_ITEMS))
         if kind == b"+":
             return line
         if kind == b"-":
@@ -162,8 +162,8 @@ class PlainReader:
     def _array(self, length: int) -> Any:
         if length <= 0:
             return None if length < 0 else []
-        if len(self._open) >= DEEPEST:
-            raise ProtocolError(f"arrays are nested more than {DEEPEST} deep")
+        if len(self._open) >= MAX_DEPTH:
+            raise ProtocolError(f"arrays are nested more than {MAX_DEPTH} deep")
         self._open.append(([], length))
         return _OPENED
 
@@ -215,18 +215,18 @@ class HiredisReader:
         """
         if not self._held and not self._owed and LONG_ARRAY.search(data) is None:
             return data
-        self._owed = max(0, self._owed - len(data) // SMALLEST)
+        self._owed = max(0, self._owed - len(data) // MIN_ITEM_BYTES)
         data, self._held, done = self._held + data, b"", 0
         for found in LONG_ARRAY.finditer(data):
             at, length = found.start(), found[1]
-            if found.end() == len(data) and len(length) < DIGITS:
+            if found.end() == len(data) and len(length) < MAX_LENGTH_DIGITS:
                 self._held = data[at:]
                 return data[done:at]
             self._feed(data[done:at])
             self._drain()
             done = at
             if not self._reader.has_data():
-                if self._owed or len(length) > DIGITS or int(length) > MOST:
+                if self._owed or len(length) > MAX_LENGTH_DIGITS or int(length) > MAX_ITEMS:
                     raise ProtocolError(f"an array of {length[:40].decode()} items")
                 self._owed = int(length)
         return data[done:]
@@ -248,8 +248,8 @@ class HiredisReader:
 # An array, and RESP3's push, set and attribute: hiredis makes lists of them as well.
 LONG_ARRAY = re.compile(rb"[*>~|]([0-9]{6,}|[0-9]{0,5}\Z)")
 HEADS = b"*>~|"
-DIGITS = 8  # so many are always more than MOST
-SMALLEST = 3  # bytes of the shortest item
+MAX_LENGTH_DIGITS = 8  # so many are always more than MAX_ITEMS
+MIN_ITEM_BYTES = 3  # bytes of the shortest item
 
 
 def _find_reader() -> Any:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from interlock.model import Busy
 
-SHORTEST, FIRST = 0.002, 0.032  # seconds: a first pause is between these
-PART = 0.1  # of the time for which the holder has had the lock
-LONGEST = 0.5  # seconds
-LOST = 0.25  # how much longer a pause may be for each race that was lost
-RACES = 4  # count at most: otherwise newcomers would always overtake those that have waited
-REMEMBERED = 10_000  # waiters; then all are forgotten, with those that left without a release
+MIN_PAUSE_S, FIRST_PAUSE_S = 0.002, 0.032  # seconds: a first pause is between these
+HELD_PART = 0.1  # of the time for which the holder has had the lock
+MAX_PAUSE_S = 0.5  # seconds
+GROWTH_PER_LOST_RACE = 0.25  # how much longer a pause may be for each race that was lost
+MAX_LOST_RACES = 4  # count at most: otherwise newcomers would always overtake those that have waited
+MAX_WAITERS_REMEMBERED = 10_000  # waiters; then all are forgotten, with those that left without a release
 
 
 class Backoff:
@@ -30,12 +30,12 @@ class Backoff:
         age, token = (busy.holder.age, busy.holder.token) if busy.holder is not None else (0.0, 0)
         before, lost = self.waiters.get(id, (token, 0))
         if token != before or not token:
-            lost = min(RACES, lost + 1)
-        if len(self.waiters) >= REMEMBERED:
+            lost = min(MAX_LOST_RACES, lost + 1)
+        if len(self.waiters) >= MAX_WAITERS_REMEMBERED:
             self.waiters.clear()
         self.waiters[id] = (token, lost)
-        longest = min(LONGEST, max(FIRST * (1 + LOST * lost), PART * age))
-        return SHORTEST + (longest - SHORTEST) * chance
+        longest = min(MAX_PAUSE_S, max(FIRST_PAUSE_S * (1 + GROWTH_PER_LOST_RACE * lost), HELD_PART * age))
+        return MIN_PAUSE_S + (longest - MIN_PAUSE_S) * chance
 
     def over(self, id: str) -> None:
         """Forget a waiter that waits no longer."""

@@ -27,7 +27,7 @@ from interlock.backends.redlock.wire.requests import Admit, Start
 
 Step: TypeAlias = Start | Admit
 
-STEPS = 3
+MAX_STEPS = 3
 
 
 @record

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 from interlock._support.wording import duration
-from interlock.backends.redlock.algorithm.clock import DRIFT, SLACK
+from interlock.backends.redlock.algorithm.clock import DRIFT_PART, SLACK_S
 from interlock.backends.redlock.algorithm.membership import Membership
-from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
+from interlock.backends.redlock.quorum import QUARANTINED, ROUND_TIMEOUT_S, Quorum
 from interlock.backends.redlock.wire.requests import (
     BUSY,
     EVICTED,
@@ -33,9 +33,9 @@ from interlock.backends.redlock.wire.requests import (
 from interlock.errors import InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Standing
 
-ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
-STEPS = 8  # round trips within which new nodes get their votes
-LEAST = 0.1  # the part of a ttl that must be left when the majority has answered
+MAX_ROUNDS = 5  # rounds, each with a higher ballot, after which the attempt fails
+MAX_STEPS = 8  # round trips within which new nodes get their votes
+MIN_TTL_PART = 0.1  # the part of a ttl that must be left when the majority has answered
 
 
 class Votes:
@@ -138,7 +138,7 @@ async def refused(
         # New nodes get their votes when they are first used; and others may have been admitted meanwhile.
         left = timeout - (quorum.now() - began)
         if first:
-            left = max(left, STEPS * quorum.transport.round_trip(members.size))
+            left = max(left, MAX_STEPS * quorum.transport.round_trip(members.size))
         if left > 0 and await quorum.recovery.run_now(left):
             again = await vote(quorum, claim, began, timeout)
             if isinstance(again, Granted):
@@ -170,13 +170,16 @@ async def vote(quorum: Quorum, claim: Claim, began: float, timeout: float) -> Gr
             quorum.recover(request, members.everyone, unanswered, timeouts)
         now = quorum.now()
         if votes.accepted >= members.majority:
-            if now - votes.sent < ROUND and claim.ttl * (1 - DRIFT - LEAST) - SLACK > now - began:
+            if (
+                now - votes.sent < ROUND_TIMEOUT_S
+                and claim.ttl * (1 - DRIFT_PART - MIN_TTL_PART) - SLACK_S > now - began
+            ):
                 members.hold(claim, ballot, now)
                 return Granted(ballot, claim.ttl)
             votes.said = {node: f"granted, but only after {duration(now - began)}" for node in votes.stands}
             votes.busy = {}
             break
-        over = votes.evicted is not None or left <= 0 or rounds == ROUNDS
+        over = votes.evicted is not None or left <= 0 or rounds == MAX_ROUNDS
         if over or votes.holding < members.majority:
             break
         connecting += votes.sent - asked
@@ -266,5 +269,5 @@ def _holder(quorum: Quorum, votes: Votes) -> Standing | None:
 
 def _outbid(claim: Claim) -> ClaimAnswer:
     raise StoreUnavailable(
-        f"{claim.resource}: other clients raised its number in each of {ROUNDS} rounds; try again"
+        f"{claim.resource}: other clients raised its number in each of {MAX_ROUNDS} rounds; try again"
     )

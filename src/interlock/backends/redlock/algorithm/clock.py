@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from interlock.backends.redlock.wire.requests import Clock
 
-DRIFT = 0.01  # a node's clock may run faster or slower than ours by this part
-SLACK = 0.002  # seconds two honest readings may be apart
+DRIFT_PART = 0.01  # a node's clock may run faster or slower than ours by this part
+SLACK_S = 0.002  # seconds two honest readings may be apart
 
 
 class ClockWatch:
@@ -36,14 +36,14 @@ class ClockWatch:
         stood = int(clock) / 1e6
         low, high = stood - received, stood - sent
         between = received - self.seen
-        room = DRIFT * between if between > 0.0 else 0.0
+        room = DRIFT_PART * between if between > 0.0 else 0.0
         least, most = self._low - room, self._high + room
         self.seen = sent
         if least <= high and low <= most:
             self._low = max(least, low)
             self._high = min(most, high)
             return 0.0
-        if low > most + SLACK or high < least - SLACK:
+        if low > most + SLACK_S or high < least - SLACK_S:
             self._low, self._high = low, high
             return low - most if low > most else high - least
         # A reading that only the slack excuses moves nothing: many small steps must not add up to an unseen

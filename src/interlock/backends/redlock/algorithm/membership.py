@@ -8,16 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock._support.record import record
-from interlock.backends.redlock.algorithm.clock import DRIFT, ClockWatch
+from interlock.backends.redlock.algorithm.clock import DRIFT_PART, ClockWatch
 from interlock.backends.redlock.wire.requests import NO_VOTE, Clock, Release, Seat, Vote
 from interlock.errors import StoreUnfit
 from interlock.model import Claim
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
-HIGHEST = 79 * 10**14  # no number is above it: scores, like all numbers of Lua, are exact up to 9e15
-FARTHEST = 2**52  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
-SWEPT = 256  # claims remembered before lapsed ones are first swept
-WELL_KNOWN = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
+MAX_NUMBER = 79 * 10**14  # no number is above it: scores, like all numbers of Lua, are exact up to 9e15
+MAX_CLOCK_US = (
+    2**52
+)  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
+MIN_SWEPT_CLAIMS = 256  # claims remembered before lapsed ones are first swept
+CLOCK_KNOWN_S = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 
 
 @record
@@ -53,7 +55,7 @@ class Membership:
         self.pending_releases: dict[
             tuple[int, str], tuple[Release, float]
         ] = {}  # by node and id; with the instant when the claim has lapsed anyway
-        self._sweep_at = SWEPT
+        self._sweep_at = MIN_SWEPT_CLAIMS
         # By node: its seat, and the longest ttl that it is known to remember there.
         self._seats: list[tuple[Seat | None, float]] = [(None, 0.0)] * self.size
 
@@ -124,7 +126,7 @@ class Membership:
             clock: Clock = reply[0]
         else:
             clock = self.learn_seat(node, vote, reply)
-        if self.clocks[node].seen < sent - WELL_KNOWN:
+        if self.clocks[node].seen < sent - CLOCK_KNOWN_S:
             self.counts(node, clock, sent, received)
 
     def counts(self, node: int, clock: Clock, sent: float, received: float) -> bool:
@@ -142,7 +144,7 @@ class Membership:
         """
         jumped = self.jumped.pop(node, None)
         if jumped is not None:
-            self.clocks[node].distrust(jumped + max(longest, self.longest) * (1 + DRIFT))
+            self.clocks[node].distrust(jumped + max(longest, self.longest) * (1 + DRIFT_PART))
 
     def steady(self, node: int, now: float) -> bool:
         return node not in self.jumped and self.clocks[node].steady(now)
@@ -172,8 +174,8 @@ class Membership:
 
     def ballot(self, wall: int) -> int:
         """A number above every number seen, and not below the wall clock; `StoreUnfit` if there is none."""
-        number = max(self.highest + 1, min(wall, FARTHEST))
-        if number > HIGHEST:
+        number = max(self.highest + 1, min(wall, MAX_CLOCK_US))
+        if number > MAX_NUMBER:
             self.highest = 0  # the nodes say it again, unless an operator has deleted it
             raise StoreUnfit(
                 "a node of the quorum has accepted a number above 7.9e15, and the next ones could not be "
@@ -197,7 +199,7 @@ class Membership:
             for id, held in list(self.held.items()):
                 if held.until < now:
                     self.held.pop(id, None)
-            self._sweep_at = max(SWEPT, 2 * len(self.held))
+            self._sweep_at = max(MIN_SWEPT_CLAIMS, 2 * len(self.held))
 
 
 def _say_jumped(label: str, jumped: float) -> None:

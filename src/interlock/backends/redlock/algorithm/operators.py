@@ -20,8 +20,8 @@ from interlock.errors import ForeignKey, InterlockError
 from interlock.model import NEVER, Queue, Standing
 
 FOREIGN = "another program"  # the holder of a lock that interlock did not write
-LEFTOVERS = 4  # claims of failed attempts that may stand on a node for a moment
-KEPT = 2.0  # seconds for which further pages of names come from the same scan
+MAX_LEFTOVERS = 4  # claims of failed attempts that may stand on a node for a moment
+KEPT_S = 2.0  # seconds for which further pages of names come from the same scan
 
 
 @record
@@ -35,7 +35,7 @@ class NodeView:
 
 async def inspect(quorum: Quorum, resource: str, timeout: float, limit: int | None = None) -> Queue:
     # Ask for a few more than are wanted: on some nodes leftovers may stand in front.
-    seen, said = await _seen(quorum, resource, timeout, None if limit is None else limit + LEFTOVERS)
+    seen, said = await _seen(quorum, resource, timeout, None if limit is None else limit + MAX_LEFTOVERS)
     if len(seen) < quorum.members.majority:
         raise quorum.too_few(f"{resource}: an inspection", said)
     found = merged([standings for _, standings in seen.values()], quorum.members.majority)
@@ -173,7 +173,7 @@ class ResourceListing:
 
     async def beyond(self, quorum: Quorum, prefix: str, after: str, timeout: float) -> list[str]:
         walked, when, names = self._walk
-        if not after or walked != prefix or self._now() - when > KEPT:
+        if not after or walked != prefix or self._now() - when > KEPT_S:
             names = await self._all(quorum, prefix, timeout)
             self._walk = (prefix, self._now(), names)
         return [name for name in names if name > after]

@@ -21,21 +21,21 @@ from typing import Any
 from interlock._core.runtime import Job, Signal
 from interlock._support.record import replaced
 from interlock.backends.kit.runtime import StoreRuntime
-from interlock.backends.redlock.algorithm.beginning import STEPS, NodeState, Step, next_steps
-from interlock.backends.redlock.algorithm.clock import DRIFT
+from interlock.backends.redlock.algorithm.beginning import MAX_STEPS, NodeState, Step, next_steps
+from interlock.backends.redlock.algorithm.clock import DRIFT_PART
 from interlock.backends.redlock.algorithm.renewals import refill
-from interlock.backends.redlock.quorum import ROUND, Quorum, ignore_reply
+from interlock.backends.redlock.quorum import ROUND_TIMEOUT_S, Quorum, ignore_reply
 from interlock.backends.redlock.transport.timeouts import Timeouts
 from interlock.backends.redlock.wire.requests import Admit, CheckIn, Reply
 from interlock.errors import ClientClosed, InterlockError, InvalidSetting, StoreUnavailable
 
 BACKGROUND_TIMEOUT_S = 1.0  # seconds for a node that no caller waits for
-THOROUGH = 3.0  # seconds for all nodes when an operator's command is about every one of them
-FIRST_PAUSE = 0.05  # seconds between the first two polls
-LONGEST_PAUSE = 1.0
-SLACK = 100  # ms a quarantine lasts beyond the longest ttl
+THOROUGH_TIMEOUT_S = 3.0  # seconds for all nodes when an operator's command is about every one of them
+FIRST_PAUSE_S = 0.05  # seconds between the first two polls
+MAX_PAUSE_S = 1.0
+SLACK_MS = 100  # ms a quarantine lasts beyond the longest ttl
 RESTED = (
-    int(ROUND * 1000 * (1 + 2 * DRIFT)) + SLACK
+    int(ROUND_TIMEOUT_S * 1000 * (1 + 2 * DRIFT_PART)) + SLACK_MS
 )  # ms after which no round can count a vote that a node forgot
 
 
@@ -86,7 +86,7 @@ class Recovery:
             self._poll_wanted.set()
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_S
         while not self._closed:
             wanted = self._poll_wanted = (
                 self._runtime.signal()
@@ -106,8 +106,8 @@ class Recovery:
                     self.start()
                 return
             if await self._runtime.wait(wanted, pause):
-                pause = FIRST_PAUSE
-            pause = min(LONGEST_PAUSE, pause * 1.5)
+                pause = FIRST_PAUSE_S
+            pause = min(MAX_PAUSE_S, pause * 1.5)
 
     def _unhealthy(self) -> bool:
         return self._quorum.members.unhealthy
@@ -145,8 +145,10 @@ class Recovery:
         claims have lapsed.
         """
         members = self._quorum.members
-        rest = max(RESTED, int(members.longest * 1000 * (1 + DRIFT)) + SLACK) if members.granted else 0
-        for _ in range(STEPS):
+        rest = (
+            max(RESTED, int(members.longest * 1000 * (1 + DRIFT_PART)) + SLACK_MS) if members.granted else 0
+        )
+        for _ in range(MAX_STEPS):
             new = not any(state.has_begun for state in states)
             if new and any(state.clock // 1000 < state.since + rest for state in states):
                 break
@@ -167,7 +169,7 @@ class Recovery:
         if len(voters) <= members.size - members.majority:
             return  # some majority may have no member among these
         longest = max(members.longest * 1000, *(state.longest for state in voters))
-        quarantine = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
+        quarantine = max(RESTED, int(longest * (1 + DRIFT_PART)) + SLACK_MS)
         floor = max(state.top for state in voters)
         admit: dict[int, Admit] = {}
         for node in rested:
@@ -241,7 +243,7 @@ class Recovery:
         any more.
         """
         members = self._quorum.members
-        states = await self._poll(CheckIn(), THOROUGH)
+        states = await self._poll(CheckIn(), THOROUGH_TIMEOUT_S)
         near = [
             node
             for node, known in enumerate(members.labels)
@@ -261,13 +263,13 @@ class Recovery:
                 "nothing is held any more, `interlock quorum init` lets all begin anew"
             )
         await self._tell({node: Admit(state.since, 0, max(voter.top for voter in voters))})
-        return (await self._poll(CheckIn(), THOROUGH))[node]
+        return (await self._poll(CheckIn(), THOROUGH_TIMEOUT_S))[node]
 
     async def init(self, *, missing: bool = False) -> list[NodeState]:
         """Give every node its vote now, on an operator's word; `missing` allows nodes that cannot be
         reached.
         """
-        states = await self._poll(CheckIn(), THOROUGH)
+        states = await self._poll(CheckIn(), THOROUGH_TIMEOUT_S)
         away = [f"{state.label} ({state.state})" for state in states if not state.reachable]
         if away and not missing:
             raise StoreUnavailable(f"not all nodes can be reached: {'; '.join(away)}")
@@ -275,7 +277,7 @@ class Recovery:
         top = max((state.top for state in states), default=0)
         needy = [node for node, state in enumerate(states) if state.reachable and not state.votes]
         await self._tell({node: Admit(states[node].since, 0, top) for node in needy})
-        return await self._poll(CheckIn(), THOROUGH)
+        return await self._poll(CheckIn(), THOROUGH_TIMEOUT_S)
 
 
 def _rested(state: NodeState) -> bool:
@@ -297,5 +299,5 @@ def _waits(state: NodeState, longest: int) -> NodeState:
 
 def _left(since: int, clock: int, longest: float) -> float:
     """Seconds that a quarantine has left; one that begins in the future begins when a client looks."""
-    lasts = max(RESTED, int(longest * (1 + DRIFT)) + SLACK)
+    lasts = max(RESTED, int(longest * (1 + DRIFT_PART)) + SLACK_MS)
     return max(0.0, (min(since, clock // 1000) + lasts - clock // 1000) / 1000)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from interlock._support.record import replaced
-from interlock.backends.redlock.algorithm.clock import DRIFT
+from interlock.backends.redlock.algorithm.clock import DRIFT_PART
 from interlock.backends.redlock.algorithm.membership import Held
-from interlock.backends.redlock.quorum import QUARANTINED, ROUND, Quorum
+from interlock.backends.redlock.quorum import QUARANTINED, ROUND_TIMEOUT_S, Quorum
 from interlock.backends.redlock.wire.requests import (
     GONE,
     NO_VOTE,
@@ -28,16 +28,16 @@ from interlock.backends.redlock.wire.requests import (
 from interlock.errors import InterlockError
 from interlock.model import Claim, Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
-BATCH = 100  # renewals in one script call: more would block the server for other clients
-NEARLY = 0.001  # seconds: a renewal for so short a time only asks, because no renewal shortens a lease
+RENEWALS_PER_SCRIPT = 100  # renewals in one script call: more would block the server for other clients
+MIN_RENEWED_S = 0.001  # seconds: a renewal for so short a time only asks, because no renewal shortens a lease
 
 
 async def renew(quorum: Quorum, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
     until = quorum.now() + timeout
     answers: list[RenewAnswer] = []
-    for start in range(0, len(renewals), BATCH):
+    for start in range(0, len(renewals), RENEWALS_PER_SCRIPT):
         left = max(0.001, until - quorum.now())
-        answers += await _renew(quorum, renewals[start : start + BATCH], left)
+        answers += await _renew(quorum, renewals[start : start + RENEWALS_PER_SCRIPT], left)
     return answers
 
 
@@ -53,7 +53,7 @@ class RenewalReplies:
 
     def late(self, now: float) -> bool:
         """Whether the round took so long that it does not count."""
-        return self._sent is not None and now - self._sent >= ROUND
+        return self._sent is not None and now - self._sent >= ROUND_TIMEOUT_S
 
     def on_reply(self, node: int, reply: Reply, sent: float, received: float) -> bool:
         if isinstance(reply, InterlockError):
@@ -122,7 +122,7 @@ async def _renewed(quorum: Quorum, renewal: Renewal, missing: list[int]) -> None
         claim = replaced(claim, note=renewal.note)
     if renewal.permits is not None and renewal.permits < claim.permits:
         claim = replaced(claim, permits=renewal.permits)
-    until = quorum.now() + renewal.ttl * (1 + DRIFT)
+    until = quorum.now() + renewal.ttl * (1 + DRIFT_PART)
     if renewal.id in members.held:  # not if it was released meanwhile
         members.held[renewal.id] = Held(claim, held.token, until)
         if missing:
@@ -145,11 +145,12 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
     This is no renewal: a lease that its owner lets lapse must not last longer because a node was away.
     """
     members = quorum.members
-    held = [one for one in list(members.held.values()) if one.until > quorum.now() + NEARLY]
-    for start in range(0, len(held), BATCH):
-        batch, answers = held[start : start + BATCH], RenewalReplies(quorum)
+    held = [one for one in list(members.held.values()) if one.until > quorum.now() + MIN_RENEWED_S]
+    for start in range(0, len(held), RENEWALS_PER_SCRIPT):
+        batch, answers = held[start : start + RENEWALS_PER_SCRIPT], RenewalReplies(quorum)
         items = [
-            RenewalItem(one.claim.resource, one.claim.id, NEARLY, None, None, one.token) for one in batch
+            RenewalItem(one.claim.resource, one.claim.id, MIN_RENEWED_S, None, None, one.token)
+            for one in batch
         ]
         await quorum.ask(Renew(tuple(items)), answers.on_reply, quorum.within(timeout))
         if answers.late(quorum.now()):
@@ -158,7 +159,7 @@ async def refill(quorum: Quorum, nodes: Collection[int], timeout: float) -> None
             said = answers.of(n)
             missing = [node for node in nodes if said.get(node) in (GONE, STRAY)]
             left = one.until - quorum.now()
-            if missing and left > NEARLY and list(said.values()).count(RENEWED) >= members.majority:
+            if missing and left > MIN_RENEWED_S and list(said.values()).count(RENEWED) >= members.majority:
                 claim = members.held.get(one.claim.id, one).claim  # a renewal may have changed its note
                 await _fill(quorum, replaced(claim, ttl=left), one.token, missing)
 

@@ -40,7 +40,7 @@ from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 from interlock.store import IO_TIMEOUT
 
 MAX_VOTES = 256  # rounds of votes that are under way at once: if more tasks than these ask, they take turns
-LATE = 0.01  # seconds by which a timer may be late before the event loop counts as busy
+LATE_S = 0.01  # seconds by which a timer may be late before the event loop counts as busy
 MAX_UNANSWERED = 20_000  # commands a silent node may leave unanswered before its connection is closed
 
 
@@ -351,7 +351,7 @@ class AsyncQuorumTransport:
         now, first = self.now(), float("inf")
         busy = now - self._expires_at  # nobody has read meanwhile what the nodes have answered
         for exchange in list(self._exchanges):
-            if exchange.until <= now and busy > LATE and not exchange.excused:
+            if exchange.until <= now and busy > LATE_S and not exchange.excused:
                 exchange.excused, exchange.until = True, now + busy
             if exchange.until <= now:
                 exchange.end()

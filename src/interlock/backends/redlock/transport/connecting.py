@@ -15,7 +15,7 @@ from typing import TypeAlias
 from interlock._support import native
 from interlock.backends.redis.address import Address
 from interlock.backends.redlock.transport.connections import NodeConnection
-from interlock.backends.redlock.transport.timeouts import AT_LEAST, ConnectTimes
+from interlock.backends.redlock.transport.timeouts import MIN_CONNECT_S, ConnectTimes
 from interlock.backends.redlock.wire.packing import Packing
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable
 
@@ -40,7 +40,7 @@ class ConnectAttempt:
         try:
             native.begin(lambda: self._connect(timeout), self._end)
         except RuntimeError:  # no thread can be started now: connect on this one, and not for long
-            self._connect(AT_LEAST)
+            self._connect(MIN_CONNECT_S)
             self._end()
 
     def _connect(self, timeout: float) -> None:

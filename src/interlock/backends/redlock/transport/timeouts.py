@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-AT_LEAST = 0.2  # seconds a request waits for further connections, at least, once a majority has one
+MIN_CONNECT_S = 0.2  # seconds a request waits for further connections, at least, once a majority has one
 FOR_EVER = float("inf")
 
 
@@ -102,7 +102,7 @@ class ConnectDeadline:
     ) -> None:
         self._began = self._reached = began
         self._enough = min(timeouts.least, awaited)
-        self._usual = max(timeouts.timeout, AT_LEAST, 2 * speed.connecting(self._enough))
+        self._usual = max(timeouts.timeout, MIN_CONNECT_S, 2 * speed.connecting(self._enough))
         tried = max((speed.trying[node] or began for node in missing), default=began)
         within = min(timeouts.longest, timeouts.connecting)
         longest = max(within, tried + timeouts.connecting - began)

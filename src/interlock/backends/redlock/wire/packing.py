@@ -43,7 +43,7 @@ from interlock.backends.redlock.wire.requests import (
 from interlock.errors import ForeignKey, InterlockError, StoreUnfit
 from interlock.model import Standing
 
-REMEMBERED = 61.0  # seconds for which an eviction is remembered, at least
+REMEMBERED_S = 61.0  # seconds for which an eviction is remembered, at least
 
 HERE = "../../redlock/wire/"  # this folder, as `Script` sees it from its own
 _VOTE, _RELEASE, RENEW = (Script(HERE + name) for name in ("vote", "release", "renew"))
@@ -164,7 +164,7 @@ class Packing:
             limit = b"" if request.limit is None else b"%d" % request.limit
             return PackedForRun(INSPECT, self.keys.claim_keys(request.resource) + self._quorum, bulk(limit))
         if isinstance(request, Evict):
-            parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED))
+            parts = ((request.id or "").encode(), request.reason.encode(), millis(REMEMBERED_S))
             body = (
                 self.keys.claim_keys(request.resource)
                 + self._quorum

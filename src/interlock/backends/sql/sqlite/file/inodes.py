@@ -39,9 +39,8 @@ from interlock.errors import InterlockError
 SHARED, LOG = "-shm", "-wal"
 GRACE = 0.05  # seconds for a write that began before the shared memory was removed
 LOG_GRACE = 1.0  # seconds for a log that may just be being made, or removed in good order
-SETTLED = (
-    0.04  # seconds: after so long a directory's time of change cannot be met a second time (a tick has 0.01)
-)
+# Seconds: after so long a directory's time of change cannot be met a second time (a tick has 0.01).
+SETTLED = 0.04
 
 # Where the time of change of a directory moves whenever a name in it comes, goes, or leads elsewhere.
 DATED = frozenset("bcachefs btrfs ext2 ext3 ext4 f2fs overlay tmpfs xfs zfs".split())
