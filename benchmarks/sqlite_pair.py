@@ -9,7 +9,7 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.sqlite import open_store
 from interlock.backends.sql.sqlite.file.clock import Clock
-from interlock.backends.sql.sqlite.file.connection import LOG, PAGE, connect
+from interlock.backends.sql.sqlite.file.connection import LOG_PAGES, PAGE_BYTES, connect
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.model import Claim, Granted
 
@@ -73,10 +73,10 @@ def statements(folder: str) -> tuple[Callable[[], object], Callable[[], object]]
     path = f"{folder}/statements.db"  # not by `connect`: it refuses files with tables of others
     execute = sqlite3.connect(path, timeout=5, isolation_level=None).execute
     for setting in (
-        f"page_size = {PAGE}",
+        f"page_size = {PAGE_BYTES}",
         "journal_mode = wal",
         "synchronous = normal",
-        f"wal_autocheckpoint = {LOG}",
+        f"wal_autocheckpoint = {LOG_PAGES}",
     ):
         execute(f"pragma {setting}")
     execute(TABLE)

@@ -67,7 +67,7 @@ def test_the_widest_column_gives_way() -> None:
 
 def test_a_row_of_cells_too_many_to_fit_is_still_shown() -> None:
     (line,) = table.lines([("x" * 20,) * 6], 10)
-    assert all(len(cell) == table.NARROWEST for cell in line)
+    assert all(len(cell) == table.MIN_COLUMN_WIDTH for cell in line)
 
 
 class TestGrace:

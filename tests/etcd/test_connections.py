@@ -13,17 +13,17 @@ import pytest
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.transport.aio import AsyncConnection, AsyncTransport
-from interlock.backends.etcd.transport.blocking import SOON, BlockingConnection, SharedSocket
-from interlock.backends.etcd.transport.connection import NOT_SENT
+from interlock.backends.etcd.transport.blocking import DELAYED_SEND_S, BlockingConnection, SharedSocket
+from interlock.backends.etcd.transport.connection import UNSENT_PART
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.grpc import framed
 from interlock.backends.etcd.wire.http2 import (
     ACK,
-    CROWD,
     DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
+    MAX_STREAMS_BEFORE_QUEUE,
     PING,
     PREFACE,
     SETTINGS,
@@ -125,7 +125,13 @@ def test_a_ping_is_answered_however_much_arrives(
     connection, server, _ = ends
     server.send(PINGED)
     now = time.monotonic()
-    for after in (0.0, 0.4 * SOON, 0.8 * SOON, 1.2 * SOON, 1.6 * SOON):
+    for after in (
+        0.0,
+        0.4 * DELAYED_SEND_S,
+        0.8 * DELAYED_SEND_S,
+        1.2 * DELAYED_SEND_S,
+        1.6 * DELAYED_SEND_S,
+    ):
         server.send(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"))
         connection._pump(now + after, 1.0)
     assert not connection._core.pongs
@@ -169,19 +175,19 @@ def test_a_low_priority_call_that_was_not_sent_is_given_up_while_the_server_woul
 ) -> None:
     """It says nothing about the server, and has had no effect."""
     connection, server, _ = ends
-    with ThreadPoolExecutor(CROWD) as pool:
-        under_way = [pool.submit(ask, connection) for _ in range(CROWD)]
+    with ThreadPoolExecutor(MAX_STREAMS_BEFORE_QUEUE) as pool:
+        under_way = [pool.submit(ask, connection) for _ in range(MAX_STREAMS_BEFORE_QUEUE)]
         found: list[Frame] = []
-        while sum(kind == DATA for kind, _, _ in found) < CROWD:
+        while sum(kind == DATA for kind, _, _ in found) < MAX_STREAMS_BEFORE_QUEUE:
             found += server.hear()
         began = time.monotonic()
         with pytest.raises(HeldUp, match="not sent"):
             drive(connection.call(RANGE, b"late", 0.2, low_priority=True), nested=True)
-        assert time.monotonic() - began >= 0.2 * NOT_SENT
+        assert time.monotonic() - began >= 0.2 * UNSENT_PART
         assert not connection._core._low_priority
-        for n in range(CROWD):
+        for n in range(MAX_STREAMS_BEFORE_QUEUE):
             server.answer(1 + 2 * n)
-        assert [asked.result() for asked in under_way] == [b"answer"] * CROWD
+        assert [asked.result() for asked in under_way] == [b"answer"] * MAX_STREAMS_BEFORE_QUEUE
     assert b"late" not in server.rest()
 
 
@@ -191,7 +197,10 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
     async def crowd(sock: socket.socket) -> list[BaseException | bytes]:
         connection = AsyncConnection(Endpoint("h", 1), Credentials("", ""), tls=False)
         await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
-        calls = [connection.call(RANGE, b"question", 0.3, low_priority=True) for _ in range(4 * CROWD)]
+        calls = [
+            connection.call(RANGE, b"question", 0.3, low_priority=True)
+            for _ in range(4 * MAX_STREAMS_BEFORE_QUEUE)
+        ]
         found = await asyncio.gather(*calls, return_exceptions=True)
         connection.end("over")
         return found
@@ -202,8 +211,10 @@ def test_the_tasks_that_wait_their_turn_are_not_sent_when_their_time_is_up() -> 
         server = Server(theirs)
         server.send(frame(SETTINGS, 0, 0))
         found = asyncio.run(crowd(ours))
-        assert [isinstance(error, HeldUp) for error in found] == [False] * CROWD + [True] * 3 * CROWD
-        assert server.rest().count(b"question") == CROWD
+        assert [isinstance(error, HeldUp) for error in found] == [False] * MAX_STREAMS_BEFORE_QUEUE + [
+            True
+        ] * 3 * MAX_STREAMS_BEFORE_QUEUE
+        assert server.rest().count(b"question") == MAX_STREAMS_BEFORE_QUEUE
 
 
 def test_tasks_that_ask_at_the_moment_of_connecting_share_one_line(cluster: EtcdCluster) -> None:

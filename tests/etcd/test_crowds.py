@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock import aio
 from interlock._core.drive import drive
-from interlock.backends.etcd.algorithm.queue_view import WHOLE
+from interlock.backends.etcd.algorithm.queue_view import MAX_WHOLE_CLAIMS
 from interlock.backends.etcd.algorithm.sessions import Session, Sessions
 from interlock.backends.etcd.algorithm.waits import _read_ahead
 from interlock.backends.etcd.store import EtcdStore
@@ -62,7 +62,7 @@ def test_a_crowd_enters_without_reading_and_watching_the_queue() -> None:
             while await asyncio.to_thread(key_count, cluster, "interlock/x/") <= MANY:
                 await asyncio.sleep(0.02)
             sent = received(cluster) - before
-            assert sent["Txn"] <= MANY + 3 * WHOLE, sent
+            assert sent["Txn"] <= MANY + 3 * MAX_WHOLE_CLAIMS, sent
             assert sent["Watch"] <= MANY // 2, sent  # those who came before there was a crowd
             before = received(cluster)
             await first.release()
@@ -115,7 +115,7 @@ def test_a_reader_among_many_waits_for_a_stranger_whatever_its_key(
     with interlock.connect(url, ttl=TTL) as client:
         store = client._core.store
         assert isinstance(store, EtcdStore)
-        for n in range(2 * WHOLE):
+        for n in range(2 * MAX_WHOLE_CLAIMS):
             assert isinstance(drive(store.claim(a_reader(n)), nested=True), Granted)
         stranger = (store._side.keys.claim("x", key)).decode()
         cluster.ctl("put", stranger, "held by another program")
@@ -133,7 +133,7 @@ def test_readers_of_an_earlier_version_share_and_are_waited_for(url: str, cluste
         assert isinstance(store, EtcdStore)
         earlier = store._side.keys.claim("x", "4" * 16).decode()
         cluster.ctl("put", earlier, claim_value(a_reader(98), 0).decode())
-        for n in range(2 * WHOLE):
+        for n in range(2 * MAX_WHOLE_CLAIMS):
             assert isinstance(drive(store.claim(a_reader(n)), nested=True), Granted)
             drive(store.release("x", a_reader(n).id), nested=True)
         writer = Claim("x", "w" * 32, ttl=TTL, permits=EVERYTHING, capacity=EVERYTHING)
@@ -165,12 +165,12 @@ def test_another_capacity_is_noticed_at_the_end_of_a_long_queue(url: str) -> Non
     with interlock.connect(url, ttl=TTL) as client:
         store = client._core.store
         assert isinstance(store, EtcdStore)
-        for n in range(2 * WHOLE):
+        for n in range(2 * MAX_WHOLE_CLAIMS):
             drive(store.claim(Claim("x", f"{n:032}", ttl=TTL, permits=1, capacity=3)), nested=True)
         for n in range(50, 56):
             with pytest.raises(SettingsMismatch):
                 drive(store.claim(Claim("x", f"{n:032}", ttl=TTL)), nested=True)
-        assert len(client.inspect("x").waiters) == 2 * WHOLE - 3
+        assert len(client.inspect("x").waiters) == 2 * MAX_WHOLE_CLAIMS - 3
 
 
 # ---- how they leave ---------------------------------------------------------------------
@@ -188,7 +188,7 @@ async def crowded(url: str) -> AsyncIterator[tuple[aio.Client, aio.Lease, list[a
                 return lease.token
 
         tasks: list[asyncio.Task[int]] = []
-        for n in range(2 * WHOLE):
+        for n in range(2 * MAX_WHOLE_CLAIMS):
             tasks.append(asyncio.create_task(stand()))
             while len((await holding.inspect("x")).waiters) <= n:
                 await asyncio.sleep(0.01)
@@ -199,7 +199,7 @@ async def crowded(url: str) -> AsyncIterator[tuple[aio.Client, aio.Lease, list[a
 def test_waiters_in_the_midst_of_a_crowd_may_leave(url: str) -> None:
     async def attacked() -> None:
         async with crowded(url) as (_, first, tasks):
-            gone = [tasks[0], tasks[WHOLE + 1], tasks[WHOLE + 2], tasks[-1]]
+            gone = [tasks[0], tasks[MAX_WHOLE_CLAIMS + 1], tasks[MAX_WHOLE_CLAIMS + 2], tasks[-1]]
             for task in gone:
                 task.cancel()
             await asyncio.wait(gone)
@@ -216,14 +216,14 @@ def test_a_waiter_in_the_midst_of_a_crowd_learns_that_it_was_evicted(url: str) -
 
     async def attacked() -> None:
         async with crowded(url) as (ours, first, tasks):
-            evicted = (await ours.inspect("x")).waiters[WHOLE + 3]
+            evicted = (await ours.inspect("x")).waiters[MAX_WHOLE_CLAIMS + 3]
             assert await ours.evict("x", id=evicted.id, reason="drill")
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(Evicted, match="drill"):
-                    await tasks[WHOLE + 3]
+                    await tasks[MAX_WHOLE_CLAIMS + 3]
             await first.release()
             async with asyncio.timeout(PATIENCE):
-                await asyncio.gather(*(task for task in tasks if task is not tasks[WHOLE + 3]))
+                await asyncio.gather(*(task for task in tasks if task is not tasks[MAX_WHOLE_CLAIMS + 3]))
 
     asyncio.run(attacked())
 
@@ -249,7 +249,7 @@ def test_a_crowd_of_threads(url: str) -> None:
             with ours.lock("x") as lease:
                 tokens.append(lease.token)
 
-        threads = [threading.Thread(target=stand) for _ in range(2 * WHOLE)]
+        threads = [threading.Thread(target=stand) for _ in range(2 * MAX_WHOLE_CLAIMS)]
         for thread in threads:
             thread.start()
         until(lambda: len(holding.inspect("x").waiters) == len(threads))
@@ -326,10 +326,10 @@ def test_a_claim_of_a_crowd_that_has_no_place_any_more_holds_up_nobody(url: str)
     with interlock.connect(url, ttl=TTL) as client:
         store = client._core.store
         assert isinstance(store, EtcdStore)
-        claims = [Claim("x", f"{n:032}", ttl=TTL) for n in range(WHOLE + 3)]
+        claims = [Claim("x", f"{n:032}", ttl=TTL) for n in range(MAX_WHOLE_CLAIMS + 3)]
         for claim in claims:
             drive(store.claim(claim), nested=True)
-        crowd, sessions = claims[WHOLE:], store._side.sessions
+        crowd, sessions = claims[MAX_WHOLE_CLAIMS:], store._side.sessions
         assert sessions.behind_ours("x", crowd[0].id, threading.Event) is None
         assert sessions.behind_ours("x", crowd[1].id, threading.Event) is not None
         own = sessions.own(crowd[0].id)
@@ -363,7 +363,7 @@ def test_a_member_that_has_not_seen_those_ahead_enter_does_not_count(url: str) -
         store = client._core.store
         assert isinstance(store, EtcdStore)
         side = store._side
-        claims = [Claim("x", f"{n:032}", ttl=TTL) for n in range(WHOLE + 2)]
+        claims = [Claim("x", f"{n:032}", ttl=TTL) for n in range(MAX_WHOLE_CLAIMS + 2)]
         for claim in claims:
             drive(store.claim(claim), nested=True)
         last, deadline = claims[-1], side.within(PATIENCE)

@@ -12,9 +12,9 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.backends.etcd.address import Endpoint
-from interlock.backends.etcd.algorithm.side import AGAIN
+from interlock.backends.etcd.algorithm.side import RECONNECT_S
 from interlock.backends.etcd.store import EtcdStore
-from interlock.backends.etcd.transport.blocking import FRESH
+from interlock.backends.etcd.transport.blocking import UNCHECKED_S
 from interlock.backends.kit.connect_pace import SPARE_S
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.testing.lag import at_most, stretched
@@ -69,7 +69,7 @@ def test_a_connected_caller_does_not_wait_for_connect_timeout_when_its_member_fa
         for way in ways:  # what stands is cut, and nobody answers who connects again
             way.set("cut")
             way.set("hole")
-        with at_most(TIMEOUT + AGAIN + stretched(LATE)), pytest.raises(InterlockError):
+        with at_most(TIMEOUT + RECONNECT_S + stretched(LATE)), pytest.raises(InterlockError):
             client.lock("new", ttl=20).acquire(timeout=TIMEOUT)
         spoil(ways, "pass")
 
@@ -97,7 +97,7 @@ def test_a_member_that_was_slow_once_makes_no_later_call_late(fragile: EtcdClust
         assert line is not None
         assert line.least < 0.8, "it counts as far away"
         store._side.transport.took = 0.01  # what connecting again may take is another matter
-        with member.frozen(), at_most(TIMEOUT + AGAIN + stretched(LATE)), pytest.raises(InterlockError):
+        with member.frozen(), at_most(TIMEOUT + RECONNECT_S + stretched(LATE)), pytest.raises(InterlockError):
             client.lock("new").acquire(timeout=TIMEOUT)
 
 
@@ -132,10 +132,10 @@ def test_a_member_that_hangs_takes_no_more_than_the_timeout_from_the_second_call
             pass
         with alone.members[0].frozen():
             for _ in range(3):
-                with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                with at_most(1.0 + RECONNECT_S + stretched(LATE)), pytest.raises(StoreUnavailable):
                     client.lock("x").acquire(timeout=1.0)
             for _ in range(3):
-                with at_most(SPARE_S + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                with at_most(SPARE_S + RECONNECT_S + stretched(LATE)), pytest.raises(StoreUnavailable):
                     client.lock("x").acquire(blocking=False)
         with client.lock("x"):
             pass
@@ -148,10 +148,10 @@ def test_tasks_keep_their_timeouts_when_a_member_hangs() -> None:
                 pass
             with alone.members[0].frozen():
                 for _ in range(3):
-                    with at_most(1.0 + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                    with at_most(1.0 + RECONNECT_S + stretched(LATE)), pytest.raises(StoreUnavailable):
                         await client.lock("x").acquire(timeout=1.0)
                 for _ in range(3):
-                    with at_most(SPARE_S + AGAIN + stretched(LATE)), pytest.raises(StoreUnavailable):
+                    with at_most(SPARE_S + RECONNECT_S + stretched(LATE)), pytest.raises(StoreUnavailable):
                         await client.lock("x").acquire(blocking=False)
             async with client.lock("x"):
                 pass
@@ -246,4 +246,4 @@ def store_rests(store: EtcdStore) -> None:
     """As if nothing had arrived for a while."""
     line = store._side.transport.ready_connection()
     if line is not None:
-        line.heard -= 2 * FRESH
+        line.heard -= 2 * UNCHECKED_S

@@ -15,7 +15,7 @@ import interlock
 from interlock import aio, guards
 from interlock.backends.etcd.transport.versions import notice_for
 from interlock.backends.etcd.wire import messages
-from interlock.backends.etcd.wire.grpc import LARGEST_MESSAGE, Call, framed
+from interlock.backends.etcd.wire.grpc import MAX_MESSAGE_BYTES, Call, framed
 from interlock.backends.etcd.wire.http2 import (
     CONTINUATION,
     DATA,
@@ -214,7 +214,7 @@ def test_a_long_message_is_refused_before_it_is_here() -> None:
     talk = Conversation()
     talk.connection.feed(begun(1))
     with pytest.raises(MalformedMessage):
-        talk.connection.feed(frame(DATA, 0, 1, b"\0" + (LARGEST_MESSAGE + 1).to_bytes(4, "big")))
+        talk.connection.feed(frame(DATA, 0, 1, b"\0" + (MAX_MESSAGE_BYTES + 1).to_bytes(4, "big")))
 
 
 def test_a_call_has_one_answer_however_many_are_sent() -> None:

@@ -13,7 +13,6 @@ from interlock.backends.etcd.wire.grpc import OK, UNAVAILABLE, UNIMPLEMENTED, Ca
 from interlock.backends.etcd.wire.http2 import (
     ACK,
     CONTINUATION,
-    CROWD,
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -21,13 +20,14 @@ from interlock.backends.etcd.wire.http2 import (
     HEADERS,
     INITIAL_WINDOW_SIZE,
     MAX_CONCURRENT_STREAMS,
+    MAX_STREAMS_BEFORE_QUEUE,
     PADDED,
     PING,
     PREFACE,
     REFUSED_STREAM,
     RST_STREAM,
     SETTINGS,
-    WINDOW,
+    WINDOW_BYTES,
     WINDOW_UPDATE,
     Connection,
     ProtocolError,
@@ -255,14 +255,14 @@ def test_our_windows_are_opened_again() -> None:
     stream = peer.connection.request(HEAD, b"", Ignorant(), last=False)
     peer.got()
     piece = frame(DATA, 0, stream.id, bytes(16384))
-    for _ in range(WINDOW // 2 // 16384):
+    for _ in range(WINDOW_BYTES // 2 // 16384):
         peer.connection.feed(piece)
     updates = [
         (number, struct.unpack(">I", data)[0])
         for kind, _, number, data in peer.got()
         if kind == WINDOW_UPDATE
     ]
-    assert dict(updates) == {0: WINDOW // 2, stream.id: WINDOW // 2}
+    assert dict(updates) == {0: WINDOW_BYTES // 2, stream.id: WINDOW_BYTES // 2}
 
 
 def test_more_calls_than_streams_wait_for_their_turn() -> None:
@@ -284,28 +284,32 @@ def started(peer: Peer) -> int:
 def test_low_priority_calls_wait_while_many_are_under_way_and_others_do_not() -> None:
     """A crowd of claims must not bury the server, nor hold up a release or a watch."""
     peer = Peer()
-    low_priority = [peer.begin(b"%d" % n, low_priority=True) for n in range(CROWD + 3)]
-    assert started(peer) == CROWD
+    low_priority = [peer.begin(b"%d" % n, low_priority=True) for n in range(MAX_STREAMS_BEFORE_QUEUE + 3)]
+    assert started(peer) == MAX_STREAMS_BEFORE_QUEUE
     peer.begin(b"a release")
     assert started(peer) == 1
     peer.answer(1, b"first")
     assert started(peer) == 0  # the release is under way
     peer.answer(3, b"second")
     assert started(peer) == 1
-    peer.connection.reset(low_priority[CROWD + 1][1])  # given up before it was begun: nobody hears of it
+    peer.connection.reset(
+        low_priority[MAX_STREAMS_BEFORE_QUEUE + 1][1]
+    )  # given up before it was begun: nobody hears of it
     assert peer.got() == []
-    assert peer.connection.streams == CROWD + 1
+    assert peer.connection.streams == MAX_STREAMS_BEFORE_QUEUE + 1
     peer.connection.fail("lost")
-    statuses = [call.status for call, _ in low_priority[CROWD:] if call.status is not None]
+    statuses = [call.status for call, _ in low_priority[MAX_STREAMS_BEFORE_QUEUE:] if call.status is not None]
     assert [status.processed for status in statuses] == [True, False]
 
 
 def test_low_priority_calls_fail_unprocessed_when_the_server_says_goodbye() -> None:
     peer = Peer((MAX_CONCURRENT_STREAMS, 2))
-    calls = [peer.begin(low_priority=True)[0] for _ in range(CROWD + 4)]
+    calls = [peer.begin(low_priority=True)[0] for _ in range(MAX_STREAMS_BEFORE_QUEUE + 4)]
     peer.send(GOAWAY, 0, 0, struct.pack(">II", 3, 0))
     statuses = [call.status for call in calls]
-    assert [status is not None and status.processed for status in statuses[2:]] == [False] * (CROWD + 2)
+    assert [status is not None and status.processed for status in statuses[2:]] == [False] * (
+        MAX_STREAMS_BEFORE_QUEUE + 2
+    )
     assert statuses[0] is None
 
 

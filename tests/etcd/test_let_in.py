@@ -26,7 +26,7 @@ SOON = 20.0  # seconds; a waiter that hears nothing asks again after a minute
 def nobody_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter asks after a second, to name the holder, and after a minute. Most have waited for longer than a second."""
     monkeypatch.setattr(waiter, "LONG_WAIT_S", 0.0)
-    monkeypatch.setattr(queue_view, "ASK_AGAIN", 3600.0)
+    monkeypatch.setattr(queue_view, "RECHECK_PERIOD_S", 3600.0)
 
 
 @contextmanager

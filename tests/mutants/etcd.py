@@ -266,7 +266,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/wire/http2.py",
             "Connection.request",
-            "if low_priority and len(self._streams) >= CROWD:\n    ...",
+            "if low_priority and len(self._streams) >= MAX_STREAMS_BEFORE_QUEUE:\n    ...",
             "if False:\n    ...",
         ),
         tests=Tests("tests/etcd/test_http2.py", "low_priority"),
@@ -288,7 +288,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/etcd/wire/grpc.py",
             "Call.on_data",
-            "if end - at >= 5 and after - at > LARGEST_MESSAGE:\n    ...",
+            "if end - at >= 5 and after - at > MAX_MESSAGE_BYTES:\n    ...",
             "if end - at >= 5 and False:\n    ...",
         ),
         tests=Tests("tests/etcd/test_hostile.py", "a_long_message"),

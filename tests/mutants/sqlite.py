@@ -279,7 +279,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/sql/sqlite/store.py",
             "SqliteStore._met_others",
-            "self._crowded[resource] = now + CROWDED",
+            "self._crowded[resource] = now + CROWDED_S",
             "self._crowded[resource] = 1e+300",
         ),
         tests=Tests("tests/sqlite/test_quick_path.py", "for_a_while"),
@@ -290,7 +290,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/sql/sqlite/store.py",
             "SqliteStore._met_others",
-            "self._crowded[resource] = now + CROWDED",
+            "self._crowded[resource] = now + CROWDED_S",
             "self._crowded[resource] = now",
         ),
         tests=Tests("tests/sqlite/test_quick_path.py", "for_a_while"),

@@ -47,7 +47,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a session may name more claims than the servers can read",
         "a client with 40,000 leases dies, and the leader that wrote this down cannot be started again",
-        Code(CLAIMS, "", "ROOM = 0.95", "ROOM = 9.5"),
+        Code(CLAIMS, "", "MAX_BUFFER_PART = 0.95", "MAX_BUFFER_PART = 9.5"),
         tests=Tests("tests/zookeeper/test_sessions.py", "grow_so_large"),
     ),
     mutant(
@@ -173,7 +173,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "zookeeper: a claim counts whatever its number is",
         "after 2^31 claims on one name all have the same number, and several hold the lock",
-        Code(PATHS, "Place.counts", "return 0 <= self.sequence < LAST", "return True"),
+        Code(PATHS, "Place.counts", "return 0 <= self.sequence < MAX_SEQUENCE", "return True"),
         tests=Tests("tests/zookeeper/test_counter.py", "old_folder"),
     ),
     mutant(
@@ -242,7 +242,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/zookeeper/wire.py",
             "Wire.recv",
-            "if most > LONGEST_REPLY:\n    ...",
+            "if most > MAX_REPLY_BYTES:\n    ...",
             "if False:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_hostile.py", "a_long_reply"),

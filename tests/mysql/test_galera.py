@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import interlock
-from interlock.backends.sql.mysql.subscription import LAST_LOOK
+from interlock.backends.sql.mysql.subscription import MAX_MAIL_POLL_S
 from interlock.testing.lag import at_most
 from interlock.testing.servers.galera import PROVIDER, cluster
 from interlock.testing.servers.mysql import Server
@@ -63,7 +63,7 @@ def test_a_waiter_at_another_node_finds_its_grant_by_looking(nodes: tuple[Server
         waiting = threading.Thread(target=wait)
         waiting.start()
         until(lambda: one.inspect("w").waiters and asleep(nodes[1]))
-        with at_most(LAST_LOOK + 0.75):
+        with at_most(MAX_MAIL_POLL_S + 0.75):
             lease.release()
             until(lambda: got)
         waiting.join()

@@ -16,11 +16,11 @@ from interlock.backends.sql.mysql.dialect import MysqlDialect
 from interlock.backends.sql.mysql.driver import BlockingDriver
 from interlock.backends.sql.mysql.schema import Schema
 from interlock.backends.sql.mysql.subscription import (
-    FIRST_LOOK,
-    KEPT,
-    LATE,
-    LONGEST,
-    PROBE,
+    LATE_S,
+    MAX_READ_MAIL,
+    MAX_SLEEP_S,
+    MIN_MAIL_POLL_S,
+    PROBE_S,
     MysqlSubscription,
 )
 from interlock.testing.lag import at_most
@@ -73,7 +73,7 @@ def test_every_message_arrives_once_whatever_the_subscription_is_doing(server: S
         got += subscription.receive(1.0)
     sender.join()
     assert got == messages
-    assert subscription._pause == LONGEST, "all of it was rung for"
+    assert subscription._pause == MAX_SLEEP_S, "all of it was rung for"
     subscription.close()
 
 
@@ -135,7 +135,7 @@ def test_mail_without_a_ring_is_found_and_the_subscription_looks_more_often_then
     writing = threading.Timer(0.1, send, (server, url, subscription.bell, "qy"), {"ring": False})
     writing.start()
     assert subscription.receive(10.0) == ["qy"]
-    assert subscription._pause == FIRST_LOOK
+    assert subscription._pause == MIN_MAIL_POLL_S
     subscription.close()
 
 
@@ -149,12 +149,12 @@ def test_a_server_that_stands_still_is_tried_again(server: Server, url: str) -> 
         if not frozen:
             frozen.append(time.monotonic())
             with server.frozen():
-                time.sleep(PROBE + 2 * LATE)
+                time.sleep(PROBE_S + 2 * LATE_S)
         drive(helper.query(sql, PATIENCE))
 
     subscription.open(probe)
     assert frozen
-    assert subscription._longest == LONGEST
+    assert subscription._longest == MAX_SLEEP_S
     subscription.close()
 
 
@@ -172,7 +172,7 @@ def test_a_ring_that_arrives_after_all_ends_the_looking(server: Server, url: str
 
 def _rings_until_healed(server: Server, url: str, subscription: MysqlSubscription) -> bool:
     server.run(f"call app.{prefix_of(url)}v2_ring('{subscription.bell}')")
-    return subscription._longest == LONGEST
+    return subscription._longest == MAX_SLEEP_S
 
 
 def test_one_subscription_of_a_server_sleeps_and_rings_reach_the_others_too(server: Server, url: str) -> None:
@@ -195,7 +195,9 @@ def test_one_subscription_of_a_server_sleeps_and_rings_reach_the_others_too(serv
     for thread in listening:
         thread.join()
     assert got == [["qx"]] * 4
-    assert [subscription._pause for subscription in subscriptions] == [LONGEST] * 4, "all of it was rung for"
+    assert [subscription._pause for subscription in subscriptions] == [MAX_SLEEP_S] * 4, (
+        "all of it was rung for"
+    )
     for subscription in subscriptions:
         subscription.close()
 
@@ -266,7 +268,7 @@ def test_where_rings_cannot_arrive_waiters_are_served_all_the_same_and_it_is_sai
 def test_read_mail_is_removed(server: Server, url: str) -> None:
     dialect = installed(url)
     subscription = opened(dialect)
-    for number in range(KEPT + 3):
+    for number in range(MAX_READ_MAIL + 3):
         send(server, url, subscription.bell, f"c{number} 0")
         assert subscription.receive(5.0)
     subscription.close()

@@ -23,7 +23,13 @@ from interlock._core.drive import drive
 from interlock._runtime.threads import Threads
 from interlock.backends.sql.assembly import Assembly
 from interlock.backends.sql.postgresql.open import dialect_of_url
-from interlock.backends.sql.postgresql.schema import FUNCTIONS, INSTALL_LOCK, LONGEST, VERSION, Schema
+from interlock.backends.sql.postgresql.schema import (
+    FUNCTIONS,
+    INSTALL_LOCK,
+    MAX_PREFIX_CHARACTERS,
+    VERSION,
+    Schema,
+)
 from interlock.backends.sql.server_store import ServerStore
 from interlock.cli import main
 from interlock.errors import InvalidURL, StoreUnfit
@@ -101,9 +107,9 @@ def test_schema_and_prefix_are_taken_literally(server: Server) -> None:
 
 def test_the_longest_prefix_is_cut_from_no_name(server: Server) -> None:
     schema = fresh_schema()
-    assert pair(server.url(schema, prefix="x" * LONGEST)) > 0
+    assert pair(server.url(schema, prefix="x" * MAX_PREFIX_CHARACTERS)) > 0
     names = [
-        name.removeprefix("x" * LONGEST)
+        name.removeprefix("x" * MAX_PREFIX_CHARACTERS)
         for (name,) in server.sql("select proname from pg_proc where pronamespace = %s::regnamespace", schema)
     ]
     assert sorted(names) == sorted(f"{name.removesuffix('_step')}_{VERSION}" for name in FUNCTIONS)

@@ -36,7 +36,7 @@ from interlock.backends.redlock.wire.requests import (
     decoded,
 )
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Standing
-from interlock.testing.redlock_node import MANY, OLD, NodeMemory
+from interlock.testing.redlock_node import MIN_NUMBERS_KEPT, OLD_US, NodeMemory
 from interlock.testing.servers.redis import Server, running
 from interlock.testing.servers.redlock import DURABLE, say
 from interlock.urls import open_store
@@ -434,14 +434,14 @@ def test_a_release_that_the_server_refuses_to_hand_over_is_no_claim_that_was_gon
 def test_many_idle_names_leave_one_small_set(server: Server) -> None:
     pair = Pair(server)
     pair.admitted()
-    old, seat = time.time_ns() // 1000 - 2 * OLD, pair.seat.encode()
-    for n in range(3 * MANY):
+    old, seat = time.time_ns() // 1000 - 2 * OLD_US, pair.seat.encode()
+    for n in range(3 * MIN_NUMBERS_KEPT):
         assert pair.ask(Vote(Claim(f"name-{n}", "a", 30.0), old + n, seats=(seat,)))[1:] == YES
         pair.ask(Release(f"name-{n}", "a"))
     for n in range(100):
-        pair.ask(Vote(Claim("another", f"b{n}", 30.0), old + 4 * MANY + n))
+        pair.ask(Vote(Claim("another", f"b{n}", 30.0), old + 4 * MIN_NUMBERS_KEPT + n))
         pair.ask(Release("another", f"b{n}"))
-    assert say(server, "ZCARD", f"{pair.prefix}\x1fquorum") <= MANY + 8
+    assert say(server, "ZCARD", f"{pair.prefix}\x1fquorum") <= MIN_NUMBERS_KEPT + 8
     assert pair.ask(Vote(Claim("name-5", "a", 30.0), old + 5))[1] == TOO_LOW
 
 
@@ -465,11 +465,11 @@ def test_numbers_ahead_of_the_clock_leave_one_small_set_too(server: Server) -> N
     pair.admitted()
     ahead = pair.ask(CheckIn(read_only=True))[0] + 10 * 365 * 86400 * 10**6  # the clock of one client, once
     pair.agree(Vote(Claim("now", "a", 1.0), 1))
-    for n in range(3 * MANY):
+    for n in range(3 * MIN_NUMBERS_KEPT):
         pair.both(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
-    assert say(server, "ZCARD", f"{pair.prefix}\x1fquorum") <= 2 * MANY
+    assert say(server, "ZCARD", f"{pair.prefix}\x1fquorum") <= 2 * MIN_NUMBERS_KEPT
     _, _, _, top, _, floor, *_ = pair.ask(CheckIn(read_only=True))
-    assert top == ahead + 3 * MANY - 1
+    assert top == ahead + 3 * MIN_NUMBERS_KEPT - 1
     assert ahead < floor <= top
     assert pair.ask(Vote(Claim("n0", "b", 1.0), ahead))[1:] == [TOO_LOW, floor]
     assert pair.ask(Vote(Claim("another", "b", 1.0), floor))[1:] == [TOO_LOW, floor]
@@ -480,12 +480,12 @@ def test_the_floor_never_falls(server: Server) -> None:
     pair.admitted()
     key = f"{pair.prefix}\x1fquorum"
     ahead = pair.ask(CheckIn(read_only=True))[0] + 86400 * 10**6
-    for n in range(2 * MANY):
+    for n in range(2 * MIN_NUMBERS_KEPT):
         pair.ask(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
     floor = pair.ask(CheckIn(read_only=True))[5]
     assert floor >= ahead
     say(server, "ZADD", key, "7", "=a number of before that has become old meanwhile")
-    for n in range(2 * MANY, 2 * MANY + 150):
+    for n in range(2 * MIN_NUMBERS_KEPT, 2 * MIN_NUMBERS_KEPT + 150):
         pair.ask(Vote(Claim(f"n{n}", "a", SHORT), ahead + n))
         assert pair.ask(CheckIn(read_only=True))[5] >= floor
     assert say(server, "ZSCORE", key, "=a number of before that has become old meanwhile") is None

@@ -176,7 +176,7 @@ def test_a_guard_held_across_an_await_or_entered_twice_is_found_out() -> None:
 
 
 def test_jobs_that_keep_each_other_busy_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.testing.world.EXHAUSTED", 1000)
+    monkeypatch.setattr("interlock.testing.world.MAX_STEPS", 1000)
     world = World(1)
     process = SimulatedRuntime(world, "p")
 

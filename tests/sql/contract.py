@@ -96,20 +96,20 @@ def stood(run: Run, id: str) -> bool:
 def check_evictions(run: Run) -> None:
     """`b` holds now, and is evicted while `e` waits."""
     place = ask(run, "e")[1]
-    (row,) = run(steps.EVICT, "r", None, "why", steps.REMEMBERED, "first")
+    (row,) = run(steps.EVICT, "r", None, "why", steps.REMEMBERED_S, "first")
     assert (row[1], bool(row[8])) == ("b", True)
     assert len(row) == 9
     assert run(steps.RENEW, [renewal("b")], "")[0][:2] == ("e", "why")
     assert (ask(run, "b")[0], ask(run, "b")[4]) == ("e", "why")
     assert run(steps.FIND, "r", "b", "", 0) == []
     assert standing(run, "e") == (steps.IN, True, place)
-    assert run(steps.EVICT, "r", "nobody", "why", steps.REMEMBERED, "second") == []
+    assert run(steps.EVICT, "r", "nobody", "why", steps.REMEMBERED_S, "second") == []
     assert stood(run, "e")
 
 
 def check_registers(run: Run) -> None:
     def write(version: int, value: str | None, id: str) -> Rows:
-        return run(steps.WRITE, "n", version, value, id, "", steps.REMEMBERED)
+        return run(steps.WRITE, "n", version, value, id, "", steps.REMEMBERED_S)
 
     assert run(steps.READ, "n") == write(7, "v", "w0") == []
     ((value, first),) = write(0, "v", "w1")

@@ -14,7 +14,7 @@ from interlock.backends.sql.sqlite.tables import claims
 from interlock.backends.sql.sqlite.tables.queue import advance, drop
 from interlock.backends.sql.sqlite.tables.statements import sections
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
-from interlock.backends.sql.steps import REMEMBERED
+from interlock.backends.sql.steps import REMEMBERED_S
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 
@@ -155,7 +155,7 @@ class Walk:
     def _evict(self, id: str) -> tuple[Any, Any]:
         whom = self.chance.choice((id, None))
         found = drive(self.store.store.evict("r", whom, "why"))
-        met = rows.evicted(self.reference.run(self.now, claims.evict, "r", whom, "why", REMEMBERED))
+        met = rows.evicted(self.reference.run(self.now, claims.evict, "r", whom, "why", REMEMBERED_S))
         return [_standing(one) for one in found], [_standing(one) for one in met]
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is saved by the net."""
-    monkeypatch.setattr(notifier, "NET", 30.0)
+    monkeypatch.setattr(notifier, "POLL_PERIOD_S", 30.0)
 
 
 def refused(store: SqliteStore, id: str, resource: str = "r") -> Busy:
@@ -228,7 +228,7 @@ def _hung(bell: Doorbell) -> Doorbell:
 
 
 def test_a_flood_is_not_read_by_the_waiter_either(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifier, "NET", 0.05)
+    monkeypatch.setattr(notifier, "POLL_PERIOD_S", 0.05)
     holder, store = opened(), opened()
     stand(holder, claim(id="a"))
     busy = refused(store, "b")
@@ -328,7 +328,7 @@ def test_a_file_that_was_replaced_since_grants_nothing(opened: Open, path: str) 
 def test_a_holder_that_was_granted_by_a_look_waits_for_its_end_without_being_woken(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "NET", 0.02)
+    monkeypatch.setattr(notifier, "POLL_PERIOD_S", 0.02)
     holder, store = opened(), opened()
     busy = admitted(holder, store)
     assert isinstance(drive(store.wait(claim(id="b"), busy, PATIENCE)), Granted)

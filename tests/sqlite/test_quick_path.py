@@ -11,7 +11,7 @@ import interlock
 from interlock._core.drive import drive
 from interlock._core.states import State
 from interlock.backends.sql.sqlite.file.database import Database
-from interlock.backends.sql.sqlite.store import CROWDED, MOST_CROWDED, SqliteStore
+from interlock.backends.sql.sqlite.store import CROWDED_S, MAX_CROWDED_RESOURCES, SqliteStore
 from interlock.errors import ClientClosed
 from interlock.model import Busy, Claim, Granted
 from tests.patience import until
@@ -62,7 +62,7 @@ def test_where_somebody_was_met_the_quick_path_is_not_tried_for_a_while(opened: 
     assert drive(other.release("r", "waiter"))
     assert tries.count == before + 2
     assert tries.of(store, "soon") == tries.of(other, "soon, too") == 0
-    manual.now += CROWDED
+    manual.now += CROWDED_S
     assert tries.of(store, "later") == tries.of(other, "later, too") == 2
 
 
@@ -123,6 +123,6 @@ def test_a_client_that_is_closed_in_the_middle_of_a_claim_takes_it_back(
 
 def test_what_is_remembered_of_crowded_resources_is_bounded(opened: Open) -> None:
     store = opened(clock=ManualClock().clock)
-    for number in range(MOST_CROWDED + 5):
+    for number in range(MAX_CROWDED_RESOURCES + 5):
         store._met_others(f"r{number}", 0.0)
-    assert len(store._crowded) <= MOST_CROWDED
+    assert len(store._crowded) <= MAX_CROWDED_RESOURCES

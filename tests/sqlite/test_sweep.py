@@ -9,13 +9,13 @@ import pytest
 from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock.backends.sql.sqlite import open_store
-from interlock.backends.sql.sweep import LARGEST_SLICE
+from interlock.backends.sql.sweep import MAX_SLICE_ROWS
 from interlock.model import Gone, Granted, Renewal, Versioned
 from tests.full import FULL
 from tests.sqlite.common import ManualClock, claim, rows
 from tests.sqlite.conftest import Open
 
-FEW = 2 * LARGEST_SLICE  # rows that may be left at any time, however many names there were
+FEW = 2 * MAX_SLICE_ROWS  # rows that may be left at any time, however many names there were
 MANY = 100_000 if FULL else 15_000
 
 

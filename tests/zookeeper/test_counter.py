@@ -64,7 +64,7 @@ def test_nobody_shares_a_lock_after_two_thousand_million_claims() -> None:
 
 @pytest.fixture
 def few_numbers(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(paths, "LAST", 5)
+    monkeypatch.setattr(paths, "MAX_SEQUENCE", 5)
     return 5
 
 

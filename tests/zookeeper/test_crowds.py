@@ -22,9 +22,9 @@ from interlock._core.drive import drive
 from interlock._runtime.tasks import Tasks
 from interlock._runtime.threads import Threads
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.own_claims import SHORT
+from interlock.backends.zookeeper.own_claims import SHORT_QUEUE_CLAIMS
 from interlock.backends.zookeeper.paths import ClaimNode
-from interlock.backends.zookeeper.queue_reads import OVERDUE, QueueRead
+from interlock.backends.zookeeper.queue_reads import OVERDUE_S, QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.send_slots import MAX_CLAIMS_SENT, SLOT_LOST_S, SendSlots
 from interlock.backends.zookeeper.store import ZooKeeperStore
@@ -421,7 +421,7 @@ def test_a_claim_behind_another_waiter_neither_lists_nor_watches(url: str) -> No
     with interlock.connect(url, ttl=TTL) as client:
         store = client._core.store
         assert isinstance(store, ZooKeeperStore)
-        for _ in range(SHORT + 1):
+        for _ in range(SHORT_QUEUE_CLAIMS + 1):
             drive(store.claim(claim()), nested=True)
         sent = counted(client)
         last = claim()
@@ -450,7 +450,7 @@ def test_a_waiter_that_was_removed_and_does_not_ask_holds_up_nobody_for_ever(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks again behind it finds out."""
-    monkeypatch.setattr("interlock.backends.zookeeper.own_claims.SHORT", 1)
+    monkeypatch.setattr("interlock.backends.zookeeper.own_claims.SHORT_QUEUE_CLAIMS", 1)
     theirs, ours = opened(url), opened(url)
     holder, first, second = claim(), claim(), claim()
     drive(theirs.claim(holder))
@@ -522,7 +522,7 @@ def test_a_list_that_was_never_sent_holds_up_nobody_for_long(url: str) -> None:
     ours = opened(url)
     drive(ours.claim(claim()))
     folder = ours._paths.folder("x")
-    ours._queue_reads._under_way[folder] = QueueRead(0, ours._session_client.now() - OVERDUE)
+    ours._queue_reads._under_way[folder] = QueueRead(0, ours._session_client.now() - OVERDUE_S)
     assert isinstance(drive(ours.claim(claim())), Busy)
     drive(ours.close())
 

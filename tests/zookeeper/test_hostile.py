@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock import aio
-from interlock.backends.zookeeper.wire import LONGEST_REPLY, Wire
+from interlock.backends.zookeeper.wire import MAX_REPLY_BYTES, Wire
 from interlock.errors import InterlockError
 
 SESSION = struct.pack(">iiqi16s?", 0, 20_000, 7, 16, b"p" * 16, False)
@@ -191,7 +191,7 @@ def test_a_long_reply_is_refused_before_it_is_here() -> None:
     near, far = socket.socketpair()
     with near, far:
         wire = Wire(near)
-        far.sendall(packet(SESSION) + struct.pack(">i", LONGEST_REPLY + 1) + b"x" * 100)
+        far.sendall(packet(SESSION) + struct.pack(">i", MAX_REPLY_BYTES + 1) + b"x" * 100)
         wire.recv(4)
         wire.recv(len(SESSION))
         size = int(struct.unpack(">i", wire.recv(4))[0])

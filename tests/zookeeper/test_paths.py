@@ -7,7 +7,7 @@ import random
 import pytest
 
 from interlock.backends.zookeeper.paths import (
-    LAST,
+    MAX_SEQUENCE,
     ClaimNode,
     Paths,
     claim_nodes,
@@ -85,8 +85,8 @@ def test_a_queue_is_read_from_the_names_of_its_nodes() -> None:
 def test_a_claim_whose_number_is_near_the_end_of_the_numbers_does_not_count() -> None:
     prefix = claim_prefix("a", 1, 1)
     assert counts(f"{prefix}0000000000")
-    assert counts(f"{prefix}{LAST - 1}")
-    assert not counts(f"{prefix}{LAST}")
+    assert counts(f"{prefix}{MAX_SEQUENCE - 1}")
+    assert not counts(f"{prefix}{MAX_SEQUENCE}")
     assert not counts(f"{prefix}{2**31 - 1}")
     assert not counts(f"{prefix}{-(2**31)}")
 

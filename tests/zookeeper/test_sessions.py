@@ -322,7 +322,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 60,000 leases the list of a session is long, and getting it for each hundred of them would last longer than they do."""
-    monkeypatch.setattr(zookeeper_renewals, "MANY", 20)
+    monkeypatch.setattr(zookeeper_renewals, "MANY_CLAIMS", 20)
     store: Any = open_store(url, Threads(), asynchronous=False)
     sent: list[Any] = []
     call = store._session_client._call
@@ -436,8 +436,8 @@ def test_evictions_are_swept_when_their_time_is_over(
 ) -> None:
     from interlock.backends.zookeeper import operators, tombstones
 
-    monkeypatch.setattr(operators, "REMEMBERED", -60.0)  # seconds, beside the session's 40
-    monkeypatch.setattr(tombstones, "SWEEP_EVERY", 0.0)
+    monkeypatch.setattr(operators, "REMEMBERED_S", -60.0)  # seconds, beside the session's 40
+    monkeypatch.setattr(tombstones, "SWEEP_PERIOD_S", 0.0)
     gone = f"{chroot(url)}/interlock/.gone"
     with interlock.connect(url) as client:
         for n in range(3):

@@ -209,7 +209,7 @@ def test_a_waiter_whose_neighbour_gives_up_is_not_let_in_beside_the_holder(url: 
 def test_whoever_is_far_back_looks_seldom_at_the_whole_queue_and_still_sees_what_matters(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.backends.zookeeper.claims.FAR_AHEAD", 3)
+    monkeypatch.setattr("interlock.backends.zookeeper.claims.CLAIMS_PER_READ_PAUSE", 3)
     ours, theirs = opened(url), opened(url)
     before = [Claim("x", uuid4().hex, 30.0) for _ in range(4)]
     for claim in before:

@@ -12,17 +12,17 @@ from interlock.model import EVERYTHING, NEVER, Queue, Standing
 Span: TypeAlias = tuple[str, str]  # style ("" for plain), text
 Line: TypeAlias = list[Span]
 
-WIDEST = 110  # columns: beyond that the eye loses the line
-BAR = 10  # columns
-ROLE = 7  # columns of `holds`, `next`, and of a place in the queue
-AGE = 8
-LEFT = 8
-TOKEN = 8
+MAX_COLUMNS = 110  # columns: beyond that the eye loses the line
+BAR_COLUMNS = 10  # columns
+ROLE_COLUMNS = 7  # columns of `holds`, `next`, and of a place in the queue
+AGE_COLUMNS = 8
+LEFT_COLUMNS = 8
+TOKEN_COLUMNS = 8
 # Columns left for the caller, a short host and a pid; other columns are dropped before this one gets
 # narrower.
-WHO = 14
-MOST_WAITERS = (10, 5, 3, 1, 0)  # how many of a queue are shown: as many as leave room for all resources
-MOST_HOLDERS = 5
+WHO_COLUMNS = 14
+MAX_WAITERS_SHOWN = (10, 5, 3, 1, 0)  # how many of a queue are shown: as many as leave room for all resources
+MAX_HOLDERS_SHOWN = 5
 PLAIN = str.maketrans("─█░…", "-#.~")
 
 
@@ -44,11 +44,11 @@ def compose(snapshot: Snapshot, full: Mapping[str, float], width: int, height: i
     full.
     """
     head = _head(snapshot, width)
-    screen, width = width, min(width, WIDEST)
+    screen, width = width, min(width, MAX_COLUMNS)
     room = None if height is None else max(1, height - len(head))
     body: list[Line] = []
     blocks: list[list[Line]] = []
-    for most in MOST_WAITERS:
+    for most in MAX_WAITERS_SHOWN:
         blocks = [_resource(snapshot, queue, full, width, most) for queue in snapshot.queues]
         body = [line for block in blocks for line in block]
         missing = snapshot.names - len(snapshot.queues)
@@ -65,16 +65,16 @@ def _head(snapshot: Snapshot, width: int) -> list[Line]:
     title = "interlock top"
     store = table.cut(snapshot.store, max(8, width - len(title) - len(snapshot.time) - 2 * len(GAP)))
     gap = " " * max(
-        len(GAP), min(width, WIDEST) - len(title) - len(GAP) - table.columns(store) - len(snapshot.time)
+        len(GAP), min(width, MAX_COLUMNS) - len(title) - len(GAP) - table.columns(store) - len(snapshot.time)
     )
     lines: list[Line] = [[("bold", title), ("", GAP), ("", store), ("", gap), ("dim", snapshot.time)]]
     lines.append([("red", snapshot.trouble)] if snapshot.trouble else [("dim", _count(snapshot))])
     columns: list[tuple[int, Line]] = [
-        (AGE, [("dim", f"{'FOR':>{AGE}}")]),
-        (BAR + 1 + LEFT, [("dim", f"{'TIME LEFT':<{BAR + 1 + LEFT}}")]),
-        (TOKEN, [("dim", f"{'TOKEN':<{TOKEN}}")]),
+        (AGE_COLUMNS, [("dim", f"{'FOR':>{AGE_COLUMNS}}")]),
+        (BAR_COLUMNS + 1 + LEFT_COLUMNS, [("dim", f"{'TIME LEFT':<{BAR_COLUMNS + 1 + LEFT_COLUMNS}}")]),
+        (TOKEN_COLUMNS, [("dim", f"{'TOKEN':<{TOKEN_COLUMNS}}")]),
     ]
-    lines.append(_row(("", ""), ("WHO",), columns, min(width, WIDEST)) if snapshot.queues else [])
+    lines.append(_row(("", ""), ("WHO",), columns, min(width, MAX_COLUMNS)) if snapshot.queues else [])
     return lines
 
 
@@ -112,9 +112,9 @@ def _resource(
     name = table.cut(formatting.printable(queue.resource), max(8, width - len(GAP) - len(kind)))
     lines: list[Line] = [[("bold", name), ("", GAP), ("dim", kind)]]
     holders, waiters = queue.holders, queue.waiters
-    for standing in holders[:MOST_HOLDERS]:
+    for standing in holders[:MAX_HOLDERS_SHOWN]:
         lines.append(_holder(standing, queue.capacity, full.get(standing.id, 0.0), width))
-    if (more := len(holders) - MOST_HOLDERS) > 0:
+    if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
         lines.append(_note(f"and {more} more hold it" if more > 1 else "and 1 more holds it"))
     for place, standing in enumerate(waiters[:most], 1):
         lines.append(_waiter(standing, queue.capacity, place, width))
@@ -128,22 +128,24 @@ def _resource(
 
 
 def _note(text: str) -> Line:
-    return [("dim", f"  {'':<{ROLE}}{GAP}{text}")]
+    return [("dim", f"  {'':<{ROLE_COLUMNS}}{GAP}{text}")]
 
 
 def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
     never = standing.lapses_in == NEVER
     share = 1.0 if never or full <= 0 else min(1.0, max(0.0, standing.lapses_in / full))
-    whole = round(share * BAR)
+    whole = round(share * BAR_COLUMNS)
     colour = "green" if share > 0.5 else "yellow" if share > 0.2 else "red"
     left = "never" if never else _short(standing.lapses_in)
+    token = table.fitted(formatting.token_shortened(standing), TOKEN_COLUMNS)
+    age = "" if standing.foreign or standing.lingering else _short(standing.age)
     columns: list[tuple[int, Line]] = [
-        (AGE, [("", f"{'' if standing.foreign or standing.lingering else _short(standing.age):>{AGE}}")]),
+        (AGE_COLUMNS, [("", f"{age:>{AGE_COLUMNS}}")]),
         (
-            BAR + 1 + LEFT,
-            [(colour, "█" * whole), ("dim", "░" * (BAR - whole)), ("", f" {left:<{LEFT}}")],
+            BAR_COLUMNS + 1 + LEFT_COLUMNS,
+            [(colour, "█" * whole), ("dim", "░" * (BAR_COLUMNS - whole)), ("", f" {left:<{LEFT_COLUMNS}}")],
         ),
-        (TOKEN, [("dim", f"{table.fitted(formatting.token_shortened(standing), TOKEN):<{TOKEN}}")]),
+        (TOKEN_COLUMNS, [("dim", f"{token:<{TOKEN_COLUMNS}}")]),
     ]
     role: Span = ("yellow", "lingers") if standing.lingering else ("green", "holds")
     return _row(role, _who(standing, capacity), columns, width)
@@ -151,8 +153,8 @@ def _holder(standing: Standing, capacity: int, full: float, width: int) -> Line:
 
 def _waiter(standing: Standing, capacity: int, place: int, width: int) -> Line:
     role = ("yellow", "next" if place == 1 else str(place))
-    columns: list[tuple[int, Line]] = [(AGE, [("", f"{_short(standing.age):>{AGE}}")])]
-    rest = len(GAP) + BAR + 1 + LEFT + len(GAP) + TOKEN
+    columns: list[tuple[int, Line]] = [(AGE_COLUMNS, [("", f"{_short(standing.age):>{AGE_COLUMNS}}")])]
+    rest = len(GAP) + BAR_COLUMNS + 1 + LEFT_COLUMNS + len(GAP) + TOKEN_COLUMNS
     return _row(role, _who(standing, capacity), [*columns, (rest - len(GAP), [])], width)
 
 
@@ -168,12 +170,12 @@ def _who(standing: Standing, capacity: int) -> tuple[str, ...]:
 
 def _row(role: Span, who: tuple[str, ...], columns: list[tuple[int, Line]], width: int) -> Line:
     """Role, who, and as many of the columns as leave room for who; the last ones go first."""
-    start = 2 + ROLE + len(GAP)
-    while columns and start + WHO + sum(len(GAP) + size for size, _ in columns) > width:
+    start = 2 + ROLE_COLUMNS + len(GAP)
+    while columns and start + WHO_COLUMNS + sum(len(GAP) + size for size, _ in columns) > width:
         columns = columns[:-1]
-    room = max(WHO, width - start - sum(len(GAP) + size for size, _ in columns))
+    room = max(WHO_COLUMNS, width - start - sum(len(GAP) + size for size, _ in columns))
     shown = table.fitted(who, room)
-    line: Line = [("", "  "), (role[0], f"{role[1]:<{ROLE}}"), ("", GAP), ("", shown)]
+    line: Line = [("", "  "), (role[0], f"{role[1]:<{ROLE_COLUMNS}}"), ("", GAP), ("", shown)]
     line.append(("", " " * (room - table.columns(shown))))
     for _, spans in columns:
         line += [("", GAP), *spans]

@@ -10,7 +10,7 @@ Cell: TypeAlias = str | tuple[str, ...]
 
 GAP = "  "
 JOINING = "\u200d\ufe0e\ufe0f"  # the joiner of emoji, and the selectors of their form
-NARROWEST = 12  # a column is not cut below this: what is left would say nothing
+MIN_COLUMN_WIDTH = 12  # a column is not cut below this: what is left would say nothing
 
 
 def columns(text: str) -> int:
@@ -69,7 +69,7 @@ def widths(rows: Sequence[Sequence[Cell]], width: int | None, first: Sequence[in
     for index in first:
         least = max(map(_least, by_column[index]))
         wide[index] = max(least, wide[index] - max(0, sum(wide) - room))
-    while sum(wide) > room and max(wide) > NARROWEST:
+    while sum(wide) > room and max(wide) > MIN_COLUMN_WIDTH:
         wide[wide.index(max(wide))] -= 1
     wide = [_needed(cells, size) for cells, size in zip(by_column, wide, strict=True)]
     for index, cells in enumerate(by_column):

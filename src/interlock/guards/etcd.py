@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncGuard", "Guard"]
 
 Text: TypeAlias = "str | bytes"
-WIDTH = 20  # digits of a token as it is stored: etcd compares values byte by byte
+TOKEN_DIGITS = 20  # digits of a token as it is stored: etcd compares values byte by byte
 
 
 _guards: weakref.WeakSet[_Guard] = weakref.WeakSet()
@@ -87,7 +87,7 @@ class _Guard:
 
         shown, call = presented(lease, token), secrets.token_hex(8).encode()
         mark = self.key(shown.resource)
-        writes = _writes({mark: b"%0*d %b" % (WIDTH, shown.token, call), **values})
+        writes = _writes({mark: b"%0*d %b" % (TOKEN_DIGITS, shown.token, call), **values})
         look = messages.get(mark)
         transport, unsure = self._transport, list[bool]()
         deadline = Deadline(time.monotonic, timeout, transport.address.connect_timeout)
@@ -102,7 +102,7 @@ class _Guard:
                     "have written since; read what it wrote"
                 )
             try:
-                accepted = int(stored[:WIDTH])
+                accepted = int(stored[:TOKEN_DIGITS])
             except ValueError:
                 raise StoreUnfit(
                     f"{mark!r} holds no token of a guard; use another prefix, or delete the key"

@@ -33,11 +33,11 @@ __all__ = ["read", "write"]
 CLOSED_BY_EXEC: int = getattr(os, "O_CLOEXEC", 0)
 # A FIFO or a symbolic link may have been put there by somebody else. Opening neither waits nor follows.
 AS_IT_IS: int = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | CLOSED_BY_EXEC
-LONGEST_NAME = 255  # bytes of a file's name
-SEARCH_PAUSE = 100.0  # times as long as the search for leftovers took, before the next one
-MOST_REMEMBERED = 1000
+MAX_NAME_BYTES = 255  # bytes of a file's name
+PAUSE_PER_SEARCH = 100.0  # times as long as the search for leftovers took, before the next one
+MAX_FILES_REMEMBERED = 1000
 DEAD_S = 86400.0  # age of a leftover on Windows, where a writer does not keep its file locked
-NAP = 0.005  # seconds between two looks at a lock that another process has
+NAP_S = 0.005  # seconds between two looks at a lock that another process has
 
 
 def write(
@@ -124,7 +124,7 @@ def _name_beside(name: str, suffix: str) -> str:
     digest.
     """
     beside = f".{name}{suffix}"
-    if len(os.fsencode(beside)) <= LONGEST_NAME:
+    if len(os.fsencode(beside)) <= MAX_NAME_BYTES:
         return beside
     from hashlib import sha256  # here, not above: few names are so long
 
@@ -289,9 +289,9 @@ def _remove_leftovers(target: str) -> None:
             for path in [entry.path for entry in found if leftover.fullmatch(entry.name)]:
                 _remove_if_dead(path)
     now = time.monotonic()
-    if len(_look_again) >= MOST_REMEMBERED:
+    if len(_look_again) >= MAX_FILES_REMEMBERED:
         _look_again.clear()
-    _look_again[target] = now + SEARCH_PAUSE * (now - began)
+    _look_again[target] = now + PAUSE_PER_SEARCH * (now - began)
 
 
 def _remove_if_dead(path: str) -> None:
@@ -346,7 +346,7 @@ def _lock(beside: int, until: float, target: str, timeout: float) -> None:
                 f"{target}: another process has been reading or writing it under its guard for "
                 f"{duration(timeout)}"
             )
-        time.sleep(NAP)
+        time.sleep(NAP_S)
 
 
 if sys.platform == "win32":

@@ -35,10 +35,10 @@ __all__ = ["FenceASGI", "FenceWSGI", "headers"]
 
 RESOURCE, TOKEN, SIGNATURE = "Interlock-Resource", "Interlock-Token", "Interlock-Signature"
 
-LONGEST_TOKEN = 19  # digits of 2**63 - 1
-AHEAD = 3600.0  # seconds by which a token may be later than the clock of this machine
-LONGEST_REASON = 123  # bytes of the reason for which a websocket is closed (RFC 6455)
-FORGOTTEN = 2  # marks that one request removes at most, so that no request takes long
+MAX_TOKEN_DIGITS = 19  # digits of 2**63 - 1
+MAX_AHEAD_S = 3600.0  # seconds by which a token may be later than the clock of this machine
+MAX_REASON_BYTES = 123  # bytes of the reason for which a websocket is closed (RFC 6455)
+MARKS_REMOVED_PER_REQUEST = 2  # marks that one request removes at most, so that no request takes long
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -104,7 +104,7 @@ class _Fence(Generic[App, AnyClient]):
         *,
         required: bool = False,
         key: str | bytes | None = None,
-        ahead: float | None = AHEAD,
+        ahead: float | None = MAX_AHEAD_S,
         remember: float | None = None,
     ) -> None:
         """Put the fence before `app`; the highest tokens are kept in the store of `client`.
@@ -178,8 +178,8 @@ class _Fence(Generic[App, AnyClient]):
                 raise ValueError(f"send one {RESOURCE}, with each comma of its name as %2C")
             if not (token.isascii() and token.isdecimal()):
                 raise ValueError(f"{TOKEN} must be a number")
-            if len(token) > LONGEST_TOKEN:  # Python has a limit of its own, with a sentence of its own
-                raise ValueError(f"{TOKEN} has at most {LONGEST_TOKEN} digits, not {len(token)}")
+            if len(token) > MAX_TOKEN_DIGITS:  # Python has a limit of its own, with a sentence of its own
+                raise ValueError(f"{TOKEN} has at most {MAX_TOKEN_DIGITS} digits, not {len(token)}")
             return checked_name(unquote(resource, errors="strict")), checked_token(int(token))
         except ValueError as error:
             reason = (
@@ -206,7 +206,7 @@ class _Marks:
         found: list[tuple[str, int]] = []
         now = time.monotonic()
         with self._guard:
-            while self._marks and len(found) < FORGOTTEN:
+            while self._marks and len(found) < MARKS_REMOVED_PER_REQUEST:
                 name = next(iter(self._marks))
                 until, version = self._marks[name]
                 if until > now:
@@ -293,7 +293,7 @@ def _listed(scope: Scope, name: str) -> list[str]:
 async def _answer(scope: Scope, send: Send, found: Refusal) -> None:
     if scope["type"] == "websocket":
         # A longer one is a protocol error, and a server may drop the connection without any reason.
-        reason = str(found.body["error"]).encode()[:LONGEST_REASON].decode(errors="ignore")
+        reason = str(found.body["error"]).encode()[:MAX_REASON_BYTES].decode(errors="ignore")
         await send({"type": "websocket.close", "code": 4000 + found.status, "reason": reason})
         return
     sent = [(b"content-type", b"application/json"), (b"content-length", str(len(found.text)).encode())]

@@ -32,7 +32,7 @@ __all__ = ["AsyncGuard", "Guard"]
 RUN = "return redis.call(unpack(ARGV))"
 """The body that runs a single command."""
 
-LONGEST = 1e10
+MAX_REMEMBER_S = 1e10
 """Seconds, some three hundred years: a server cannot count many more."""
 
 REFUSED = "AuthenticationError"
@@ -89,7 +89,7 @@ class _Guard:
                 "a guard cannot use a pipeline, which answers only when all is over; give it the client, and "
                 "put what belongs together into one script: guard.eval(...)"
             )
-        if remember is not None and not 1 <= remember <= LONGEST:
+        if remember is not None and not 1 <= remember <= MAX_REMEMBER_S:
             raise ValueError(
                 "remember is a number of seconds, at least 1: a token that is forgotten guards nothing; "
                 "leave it out to remember tokens for ever"

@@ -40,7 +40,7 @@ from interlock.store import IO_TIMEOUT
 __all__ = ["AsyncGuard", "Guard"]
 
 ROOT = "/interlock-fences"
-TRIES = 20  # rounds of a commit that others get in the way of
+MAX_COMMIT_ROUNDS = 20  # rounds of a commit that others get in the way of
 
 Build = Callable[[Any], object]
 """Adds operations to a transaction of kazoo: `t.set_data`, `t.create`, `t.delete`, `t.check`."""
@@ -88,7 +88,7 @@ class _Guard(ABC):
         resource, number = shown.resource, shown.token
         claim = self._claim_path(lease) if standing else None
         path, until = self.path(resource), time.monotonic() + IO_TIMEOUT
-        for tried in range(TRIES):
+        for tried in range(MAX_COMMIT_ROUNDS):
             if tried:  # what was read may have been old
                 await self._ask(shown, self._client.sync_async("/"), until)
             accepted, version = await self._accepted(shown, path, until)

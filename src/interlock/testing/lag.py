@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-TICK = 0.005  # seconds that the clockwork sleeps
-USUAL = 0.001  # seconds by which every system is late
-MOST = 6.0  # times as long as on a quiet machine: what needs more would end no test
+TICK_S = 0.005  # seconds that the clockwork sleeps
+USUAL_LAG_S = 0.001  # seconds by which every system is late
+MAX_STRETCH = 6.0  # times as long as on a quiet machine: what needs more would end no test
 
 
 class Lag:
@@ -51,7 +51,7 @@ class Lag:
         """The delay so far; after the end of the `with`, the delay within it."""
         if self._measured is not None:
             return self._measured
-        late = self._late + max(0.0, time.monotonic() - self._ticked - TICK)
+        late = self._late + max(0.0, time.monotonic() - self._ticked - TICK_S)
         return max(late, _waited(os.getpid(), self._thread) - self._waited) + self._servers_late()
 
     def _servers_late(self) -> float:
@@ -62,9 +62,9 @@ class Lag:
         )
 
     def _tick(self) -> None:
-        while not self._over.wait(TICK):
+        while not self._over.wait(TICK_S):
             now = time.monotonic()
-            self._late += max(0.0, now - self._ticked - TICK - USUAL)
+            self._late += max(0.0, now - self._ticked - TICK_S - USUAL_LAG_S)
             self._ticked = now
 
     def __enter__(self) -> Lag:
@@ -134,7 +134,7 @@ def stretched(seconds: float) -> float:
     Ask once in a test, and use the answer throughout: it changes with the load.
     """
     crowd = max(0.0, _load() / (os.cpu_count() or 1) - 1)  # programs that wait for each processor
-    return seconds * min(MOST, 1 + crowd / 2)
+    return seconds * min(MAX_STRETCH, 1 + crowd / 2)
 
 
 def _load() -> float:

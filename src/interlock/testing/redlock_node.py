@@ -35,10 +35,10 @@ from interlock.backends.redlock.wire.requests import (
 )
 from interlock.model import Claim, Standing
 
-MANY = 512  # numbers that are kept however old they are
-OLD = 60_000_000  # us after which a number may be merged into the floor
-REMEMBERED = 61.0  # seconds an eviction is remembered at least
-FOREIGN = 50  # ms after which to claim again when another program holds the lock
+MIN_NUMBERS_KEPT = 512  # numbers that are kept however old they are
+OLD_US = 60_000_000  # us after which a number may be merged into the floor
+REMEMBERED_S = 61.0  # seconds an eviction is remembered at least
+FOREIGN_PAUSE_MS = 50  # ms after which to claim again when another program holds the lock
 
 
 class StandingClaim:
@@ -194,7 +194,7 @@ class NodeMemory:
     def _retry(live: dict[str, StandingClaim], now: int) -> int:
         first = min(live.values(), key=lambda s: s.lapses)
         left = max(1, (first.lapses - now) // 1000)
-        return min(left, FOREIGN) if first.foreign else left
+        return min(left, FOREIGN_PAUSE_MS) if first.foreign else left
 
     def _oldest(self, live: dict[str, StandingClaim], now: int) -> Standing:
         id = min(live, key=lambda id: (live[id].token, id))
@@ -240,13 +240,13 @@ class NodeMemory:
 
     def _forget(self, now: int) -> None:
         """Merge old numbers into one, the floor. A server does it step by step."""
-        if len(self.numbers) + len(self.quorum) <= MANY:
+        if len(self.numbers) + len(self.quorum) <= MIN_NUMBERS_KEPT:
             return
-        old = [name for name, number in self.numbers.items() if number < now - OLD]
+        old = [name for name, number in self.numbers.items() if number < now - OLD_US]
         # If the clock of one client was ahead, the numbers that others give from then on are, too, and never
         # become old.
-        ahead = sorted([(number, name) for name, number in self.numbers.items() if number >= now + OLD])
-        for name in [*old, *[name for _, name in ahead[:-MANY]]]:
+        ahead = sorted([(number, name) for name, number in self.numbers.items() if number >= now + OLD_US])
+        for name in [*old, *[name for _, name in ahead[:-MIN_NUMBERS_KEPT]]]:
             self.quorum["floor"] = max(self.quorum.get("floor", 0), self.numbers.pop(name))
 
     def inspect(self, request: Inspect) -> list[Any]:
@@ -277,7 +277,7 @@ class NodeMemory:
         for id, stands in met.items():
             del live[id]
             if not stands.foreign:
-                lasts = max(REMEMBERED, stands.claim.ttl)
+                lasts = max(REMEMBERED_S, stands.claim.ttl)
                 self.marks[request.resource, id] = (request.reason, now + round(lasts * 1e6))
         if not live:
             self.claims.pop(request.resource, None)

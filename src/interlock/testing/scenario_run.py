@@ -15,7 +15,7 @@ from interlock.testing.simulated_cluster import ClientProcess, RowCluster, Sessi
 from interlock.testing.weather import Nemesis, Weather
 from interlock.testing.world import Cancelled, SimulatedJob
 
-RAGE = 5.0  # seconds of virtual time in which things go wrong
+RAGE_S = 5.0  # seconds of virtual time in which things go wrong
 TTLS = (0.6, 1.0, 2.5)
 PATIENCE = (0.15, 1.0)  # seconds after which a request without an answer is given up
 
@@ -63,12 +63,12 @@ class ScenarioRun:
             process = cluster.add_process()
             for number in range(self.scenario.workers):
                 self.jobs.append(process.runtime.spawn(f"worker-{number + 1}", self._work(process)))
-        self._nemesis.begin(RAGE)
-        world.run(RAGE + 0.001)  # and healed
+        self._nemesis.begin(RAGE_S)
+        world.run(RAGE_S + 0.001)  # and healed
         self.closing = True
         if self.scenario.close is not None:
             self._close()
-        world.run(RAGE + 2 * self.terms.progress, lambda: not any(job.alive() for job in self.jobs))
+        world.run(RAGE_S + 2 * self.terms.progress, lambda: not any(job.alive() for job in self.jobs))
         self._end()
         found = judge(cluster.history, self.terms)
         found += [Violation("died", world.time, f"{job!r}: {error!r}") for job, error in world.failures]

@@ -39,10 +39,10 @@ from interlock.model import (
 )
 from interlock.store import IO_TIMEOUT, Store, StoreDefaults
 
-SESSION = 60.0
+SESSION_TIMEOUT_S = 60.0
 """How long a session lives unless it is kept, seconds."""
 
-KEPT = 3 / 4
+KEPT_PART = 3 / 4
 """The least part of a claim's ttl that the session must still live when the claim is sent; otherwise it is
 kept first.
 """
@@ -55,7 +55,7 @@ TRAITS = replaced(
     lapses="session",
     survives="process",
     two_holders=(),
-    max_ttl=SESSION,
+    max_ttl=SESSION_TIMEOUT_S,
     blocks=False,
     lingers=False,
 )
@@ -179,7 +179,7 @@ class SessionStore(StoreDefaults):
         runtime: Runtime,
         blocking: Store | None = None,
         *,
-        timeout: float = SESSION,
+        timeout: float = SESSION_TIMEOUT_S,
         connect: Callable[[Session], Store] | None = None,
     ) -> None:
         self.traits = replaced(TRAITS, max_ttl=timeout)
@@ -228,7 +228,7 @@ class SessionStore(StoreDefaults):
 
     async def _claim(self, session: Session, claim: Claim, until: float) -> ClaimAnswer:
         server, ttl = self._server(session), min(claim.ttl, self._timeout)
-        if self._runtime.now() > self.known.kept + self._timeout - KEPT * ttl:
+        if self._runtime.now() > self.known.kept + self._timeout - KEPT_PART * ttl:
             asked = self._runtime.now()
             await server.renew([], max(0.01, until - asked))
             self.known.renew(session, asked)

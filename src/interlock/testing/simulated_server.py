@@ -20,7 +20,7 @@ from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted, Renewal, Re
 from interlock.store import IO_TIMEOUT
 from interlock.testing.history import History
 from interlock.testing.sessions import Session, SessionView
-from interlock.testing.world import STEP, SimulatedMutex, World
+from interlock.testing.world import STEP_S, SimulatedMutex, World
 
 BORN = 1_700_000_000.0  # what the server's wall clock shows when the world begins
 
@@ -121,7 +121,7 @@ class WitnessedStore(MemoryStore):
 
     def claim_idle(self, claim: Claim) -> Granted | None:
         space = self._space
-        self._server.world.time += STEP  # a statement takes time, too: no two grants are of one instant
+        self._server.world.time += STEP_S  # a statement takes time, too: no two grants are of one instant
         if space.live(claim.resource, space.now()) or claim.id in space.evicted:
             return None
         answer = drive(self.claim(claim), nested=True)

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interlock.testing.simulated_runtime import SimulatedRuntime
 
-STEP = 1e-6  # seconds of virtual time that running to the next await takes
-EXHAUSTED = 200_000  # steps after which a run counts as going in circles
+STEP_S = 1e-6  # seconds of virtual time that running to the next await takes
+MAX_STEPS = 200_000  # steps after which a run counts as going in circles
 
 
 class Cancelled(asyncio.CancelledError):
@@ -243,9 +243,9 @@ class World:
             job.process.stopped.append(job)  # goes on, however late, when the process does
             return
         self.steps += 1
-        if self.steps > EXHAUSTED:
+        if self.steps > MAX_STEPS:
             raise Livelock(f"{self.steps} steps taken, and it is only {self.time:.3f} s")
-        self.time += STEP
+        self.time += STEP_S
         error, job.pending = job.pending, None
         self.resume(job, error)
 

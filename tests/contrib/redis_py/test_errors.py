@@ -164,7 +164,7 @@ def test_who_fails_on_the_last_step_leaves_nothing_behind(
         return bool(party.ask("EXISTS", name))
 
     monkeypatch.setattr(
-        possession, "WHOLE", 2.0
+        possession, "WHOLE_PART", 2.0
     )  # as if it had been handed over with little left of its place
     monkeypatch.setattr(Lease, "_renew_now", fail)
     lock = party.lock(name, timeout=30)

@@ -48,7 +48,7 @@ TRAITS = Traits(
     largest_value=1_000_000,
 )
 
-CLOSING = 1.0  # seconds for revoking the leases of a client that closes
+CLOSE_TIMEOUT_S = 1.0  # seconds for revoking the leases of a client that closes
 
 
 class EtcdStore(StoreDefaults):
@@ -143,7 +143,7 @@ class EtcdStore(StoreDefaults):
 
     async def close(self) -> None:
         """Revoke the leases of this client, and close its connections."""
-        await keeping.end_all(self._side, CLOSING)
+        await keeping.end_all(self._side, CLOSE_TIMEOUT_S)
         await self._side.transport.close()
         for other in self._sides.made:
             await other._side.transport.close()

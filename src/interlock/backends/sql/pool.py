@@ -25,8 +25,10 @@ from interlock.backends.sql.user_connections import NewLogin
 from interlock.errors import ClientClosed, StoreUnfit, Unreached
 from interlock.store import IO_TIMEOUT
 
-AGAIN = 0.05  # seconds after which a caller that waits for a slot looks for one that became free unannounced
-IDLE = 30.0  # seconds after which a connection that nobody needed is closed, unless it is the last one
+# Seconds after which a caller that waits for a slot looks for one that became free unannounced.
+SLOT_RECHECK_S = 0.05
+# Seconds after which a connection that nobody needed is closed, unless it is the last one.
+IDLE_CLOSE_S = 30.0
 
 
 class _Idle(NamedTuple):
@@ -189,7 +191,7 @@ class ConnectionPool:
                 if waiter.signal.is_set():
                     waiter = _Waiter(self._runtime.signal())
                     queue.appendleft(ref(waiter))
-                await self._runtime.wait(waiter.signal, min(left, AGAIN * (1 + len(queue))))
+                await self._runtime.wait(waiter.signal, min(left, SLOT_RECHECK_S * (1 + len(queue))))
         finally:
             if waiter.signal.is_set():
                 self._wake_next()  # this waiter was woken for a free connection that it may not have taken
@@ -235,7 +237,7 @@ class ConnectionPool:
 
         Called under the mutex.
         """
-        if self._idle[0].since < now - IDLE:
+        if self._idle[0].since < now - IDLE_CLOSE_S:
             self._forget(self._idle.pop(0).connection)
         for idle in [idle for idle in self._idle if idle.loop is not None and idle.loop.is_closed()]:
             self._idle.remove(idle)

@@ -12,11 +12,11 @@ from interlock.backends.sql.keeper import KeeperConnection
 from interlock.backends.sql.steps import EXAMINE, RELEASE, REPEATABLE, Rows
 from interlock.errors import StoreUnavailable, Unreached
 
-SHORTEST = 0.001  # seconds: a request that is made at all is given this long
-FIRST_PAUSE = 0.002  # seconds before a step that met a deadlock is tried again
-LONGEST_PAUSE = 0.1
-PROMOTING = 0.1  # seconds before a read-only server is asked again
-INSTALLING = 10.0  # seconds that creating the tables may take, once
+MIN_REQUEST_S = 0.001  # seconds: a request that is made at all is given this long
+FIRST_PAUSE_S = 0.002  # seconds before a step that met a deadlock is tried again
+MAX_PAUSE_S = 0.1
+PROMOTION_PAUSE_S = 0.1  # seconds before a read-only server is asked again
+INSTALL_TIMEOUT_S = 10.0  # seconds that creating the tables may take, once
 
 
 class Runner:
@@ -79,7 +79,7 @@ class Runner:
         """
         pace, timeout = self.source.pace, until - self._runtime.now()
         counts = not connecting_is_extra or pace.counts(timeout)
-        time = pace.within(timeout) if connecting_is_extra else max(SHORTEST, timeout)
+        time = pace.within(timeout) if connecting_is_extra else max(MIN_REQUEST_S, timeout)
         await self.source.warm(time)  # first: a user's pool shows there how the keeper connects, too
         await keeper.warm(time, blocking=self._blocking)
         return until if counts else self._runtime.now() + timeout
@@ -95,7 +95,7 @@ class Runner:
             left = timeout if connecting_is_extra else until - now
             if connecting_is_extra and new and counts:
                 left = left_after(timeout, now - began)
-            rows = await connection.run(step, args, max(SHORTEST, left))
+            rows = await connection.run(step, args, max(MIN_REQUEST_S, left))
             sound = True
             return rows
         except (Again, NotInstalled):
@@ -116,7 +116,7 @@ class Runner:
         connection, _ = await self.source.borrow(until, connecting_is_extra)
         sound = False
         try:
-            await connection.install(INSTALLING if connecting_is_extra else max(SHORTEST, left))
+            await connection.install(INSTALL_TIMEOUT_S if connecting_is_extra else max(MIN_REQUEST_S, left))
             sound = True
         except Again:
             sound = True
@@ -133,7 +133,7 @@ class _Tries:
 
     def __init__(self, step: str) -> None:
         self._step = step
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_S
         self._lost = ""  # why the answer to a try is not known
         self._refused = ""  # why the server takes no writes
 
@@ -152,11 +152,11 @@ class _Tries:
     def pause_after(self, error: StoreUnavailable) -> float | None:
         """Seconds after which the step may be sent again; None if it may not."""
         if isinstance(error, Again):
-            pause, self._pause = self._pause, min(LONGEST_PAUSE, self._pause * 2)
+            pause, self._pause = self._pause, min(MAX_PAUSE_S, self._pause * 2)
             return pause
         if isinstance(error, Demoted):
             self._refused = str(error)
-            return PROMOTING
+            return PROMOTION_PAUSE_S
         if isinstance(error, Broken) and not self._lost and self._step in REPEATABLE:
             self._lost = str(error)
             return 0.0

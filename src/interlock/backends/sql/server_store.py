@@ -26,7 +26,7 @@ from interlock.model import Busy, Claim, ClaimAnswer, Examination, Gone, Granted
 from interlock.store import IO_TIMEOUT, Store
 
 NO_PLACE = (0, 0)
-UNANSWERED = 4096  # ids kept of claims for which a request was not answered
+MAX_UNANSWERED_CLAIMS = 4096  # ids kept of claims for which a request was not answered
 
 
 class ServerState(SharedState):
@@ -129,7 +129,7 @@ class ServerStore(SqlStore):
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
         if not isinstance(error, Unreached):
             unanswered = self._state.unanswered
-            if len(unanswered) >= UNANSWERED:
+            if len(unanswered) >= MAX_UNANSWERED_CLAIMS:
                 unanswered.clear()
             unanswered[id] = None
 

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 
-REMEMBERED = 60.0
+REMEMBERED_S = 60.0
 """Seconds for which an eviction or a deleted register is remembered at least."""
 
 CLAIM = "claim"

@@ -23,10 +23,10 @@ from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Renewed, Standing, Versioned
 from interlock.store import IO_TIMEOUT, StoreDefaults
 
-BATCH = 100  # renewals in one step: more would keep locks from others for too long
-WATCHED = 60.0  # seconds for which changes ring the bell of a watcher
-WATCH_AGAIN = 30.0  # a watch that will end sooner is renewed
-SWEEPING = 1.0  # seconds that a caller waits at most for the sweep that it happens to do
+RENEWALS_PER_STEP = 100  # renewals in one step: more would keep locks from others for too long
+WATCHED_S = 60.0  # seconds for which changes ring the bell of a watcher
+WATCH_RENEWAL_S = 30.0  # a watch that will end sooner is renewed
+SWEEP_TIMEOUT_S = 1.0  # seconds that a caller waits at most for the sweep that it happens to do
 
 
 class SharedState:
@@ -78,8 +78,8 @@ class SqlStore(StoreDefaults, ABC):
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
         until = self.now() + timeout
         answers: list[RenewAnswer] = []
-        for start in range(0, len(renewals), BATCH):
-            batch = renewals[start : start + BATCH]
+        for start in range(0, len(renewals), RENEWALS_PER_STEP):
+            batch = renewals[start : start + RENEWALS_PER_STEP]
             items = [
                 (r.resource, r.id, r.ttl, r.note, r.permits, self._token(r.id), r.waiting) for r in batch
             ]
@@ -105,7 +105,7 @@ class SqlStore(StoreDefaults, ABC):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        args = (resource, id, reason, steps.REMEMBERED, f"eviction-{os.urandom(16).hex()}")
+        args = (resource, id, reason, steps.REMEMBERED_S, f"eviction-{os.urandom(16).hex()}")
         found = await self._run(steps.EVICT, args, self.now() + IO_TIMEOUT)
         removed = rows.evicted(found)
         for standing in removed:
@@ -125,7 +125,9 @@ class SqlStore(StoreDefaults, ABC):
         notice.
         """
         with suppress(InterlockError):
-            for row in await self._run(steps.SWEEP, self._sweep.begin(now), min(until, now + SWEEPING)):
+            for row in await self._run(
+                steps.SWEEP, self._sweep.begin(now), min(until, now + SWEEP_TIMEOUT_S)
+            ):
                 self._sweep.swept(row)
 
     # ---- registers ---------------------------------------------------------------------
@@ -137,7 +139,7 @@ class SqlStore(StoreDefaults, ABC):
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
         until = self.now() + timeout
-        args = (name, version, value, id, self._wakeups.bell, steps.REMEMBERED)
+        args = (name, version, value, id, self._wakeups.bell, steps.REMEMBERED_S)
         try:
             found = await self._run(steps.WRITE, args, until)
         finally:
@@ -173,18 +175,18 @@ class SqlStore(StoreDefaults, ABC):
             return not look.changed(await self._run(look.step, look.args, deadline.of_request()))
 
         waiter = Waiter(self._runtime.signal(), kind + name, look=look, reads=self._reads)
-        await self._listen(waiter, unchanged, deadline, WATCH_AGAIN)
+        await self._listen(waiter, unchanged, deadline, WATCH_RENEWAL_S)
 
     async def _ring_at_changes(self, kind: str, name: str, deadline: Deadline) -> None:
         """See to it that our bell is rung at changes, for long enough."""
         bell, now, bells = self._wakeups.bell, self.now(), self._bells
         known, until = bells.get(kind + name, ("", 0.0))
-        if bell and (known != bell or until < now + WATCH_AGAIN):
-            await self._run(steps.WATCH, (kind, name, bell, WATCHED), deadline.of_request())
+        if bell and (known != bell or until < now + WATCH_RENEWAL_S):
+            await self._run(steps.WATCH, (kind, name, bell, WATCHED_S), deadline.of_request())
             if len(bells) > 1000:
                 for topic in [topic for topic, (_, till) in bells.items() if till <= now]:
                     bells.pop(topic, None)
-            bells[kind + name] = (bell, now + WATCHED)
+            bells[kind + name] = (bell, now + WATCHED_S)
 
     async def _listen(
         self,

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-WRITES = 256  # between two slices
-SECONDS = 10.0
-SLICE = 256
-LARGEST_SLICE = 2048
+WRITES_PER_SLICE = 256  # between two slices
+PERIOD_S = 10.0
+FIRST_SLICE_ROWS = 256
+MAX_SLICE_ROWS = 2048
 START: tuple[str, int] = ("", 0)
 
 
 class SweepCursor:
     """Where the next slice begins, and when it is due: after `most` writes, or after so many seconds."""
 
-    def __init__(self, most: int = WRITES, seconds: float = SECONDS) -> None:
+    def __init__(self, most: int = WRITES_PER_SLICE, seconds: float = PERIOD_S) -> None:
         self.most = most
         self.writes = (
             most  # since the last slice; the first write of a process sweeps: it may be the only one in days
@@ -28,7 +28,7 @@ class SweepCursor:
         self.due_at = 0.0
         self._seconds = seconds
         self._row: tuple[str, int] = START
-        self._slice = SLICE
+        self._slice = FIRST_SLICE_ROWS
 
     def due(self, now: float) -> bool:
         """Count one write; whether it is the one that shall sweep."""
@@ -45,6 +45,6 @@ class SweepCursor:
         gone, resource, token = row
         self._row = START if resource is None else (resource, token)
         many = gone > self._slice // 4
-        self._slice = min(LARGEST_SLICE, self._slice * 2) if many else SLICE
+        self._slice = min(MAX_SLICE_ROWS, self._slice * 2) if many else FIRST_SLICE_ROWS
         if many:
             self.writes = self.most

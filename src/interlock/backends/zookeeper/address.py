@@ -11,7 +11,7 @@ from interlock.backends.zookeeper.library import security
 from interlock.errors import InvalidURL, StoreUnfit
 from interlock.store import CONNECT_TIMEOUT
 
-SESSION_TIMEOUT = 30.0
+SESSION_TIMEOUT_S = 30.0
 """Seconds that a session lives after its client was last heard of, unless the URL or the client's ttl says
 otherwise.
 """

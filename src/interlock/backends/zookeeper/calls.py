@@ -17,10 +17,10 @@ from interlock.backends.zookeeper.session_client import Answer, Session, Session
 from interlock.errors import StoreUnavailable, Unreached
 from interlock.store import IO_TIMEOUT
 
-CHUNK = 200  # reads in one request
-AGAIN = 0.02  # seconds before something is asked again whose connection was lost
+READS_PER_REQUEST = 200  # reads in one request
+RETRY_PAUSE_S = 0.02  # seconds before something is asked again whose connection was lost
 # Seconds that a request gets if the servers have lately needed them, however little time is left.
-LONGEST_TRIP = 0.5
+MAX_TRIP_S = 0.5
 
 
 class StrictDeadline(Deadline):
@@ -72,10 +72,10 @@ class Calls:
 
     async def reconnected(self, deadline: Deadline) -> bool:
         """Wait for the next connection after one that was lost; False if there is no time for that."""
-        if deadline.left() <= AGAIN:
+        if deadline.left() <= RETRY_PAUSE_S:
             return False
         # kazoo settles what was under way before it tells that the connection is lost.
-        await self.runtime.wait(self.runtime.signal(), AGAIN)
+        await self.runtime.wait(self.runtime.signal(), RETRY_PAUSE_S)
         try:
             await self.session_client.connect(self.runtime, deadline.left())
         except Unreached:
@@ -96,7 +96,7 @@ class Calls:
         return left if isinstance(deadline, StrictDeadline) else max(left, self._trips())
 
     def _trips(self) -> float:
-        return min(LONGEST_TRIP, 2 * self.session_client.trip)
+        return min(MAX_TRIP_S, 2 * self.session_client.trip)
 
     def strictly_within(self, timeout: float) -> StrictDeadline:
         """A deadline for all requests of a call together, not less than two round trips."""
@@ -132,8 +132,8 @@ class Calls:
     async def read_all(self, reads: Sequence[Request], deadline: Deadline) -> list[Any]:
         """The results of many reads, with None for nodes that are gone."""
         found: list[Any] = []
-        for start in range(0, len(reads), CHUNK):
-            found += await self._read_some(reads[start : start + CHUNK], deadline)
+        for start in range(0, len(reads), READS_PER_REQUEST):
+            found += await self._read_some(reads[start : start + READS_PER_REQUEST], deadline)
         return found
 
     async def _read_some(self, reads: Sequence[Request], deadline: Deadline) -> list[Any]:

@@ -28,14 +28,16 @@ from interlock.model import Busy, Claim, ClaimAnswer, Gone, Granted
 from interlock.store import IO_TIMEOUT
 
 # The part of the session's timeout that must be left when a claim is granted; or three quarters of its ttl.
-ENOUGH = 0.3
-FAR_AHEAD = 100  # claims ahead from which on a waiter asks less often where it stands: for each so many,
-READ_EVERY_S = 10.0  # seconds more pass between two reads
+MIN_SESSION_PART = 0.3
+# A waiter far from the front asks less often where it stands: for each so many claims ahead of it,
+# `READ_EVERY_S` more seconds pass between two reads.
+CLAIMS_PER_READ_PAUSE = 100
+READ_EVERY_S = 10.0
 # The part of its time after which a claim is given up that was not sent: the servers need time, too.
-NOT_SENT = 0.5
-ROOM = 0.95  # the part of jute.maxbuffer that the paths of a session's claims may take
-SEQUENCE = 10  # digits that the servers add to the name of a node
-ENTERED = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
+UNSENT_PART = 0.5
+MAX_BUFFER_PART = 0.95  # the part of jute.maxbuffer that the paths of a session's claims may take
+SEQUENCE_DIGITS = 10  # digits that the servers add to the name of a node
+MAX_ENTRIES = 3  # times a claim is entered, if its folder vanishes or an operator removes it meanwhile
 
 
 def size_of(path: str) -> int:
@@ -69,7 +71,9 @@ class Claims(Operators, Releases):
                 f"servers of {self._session_client.label} limit to {duration(session.timeout)}; choose a "
                 "shorter ttl, or have them raise maxSessionTimeout"
             )
-        await self._calls.freshen(session, min(claim.ttl * 0.75, session.timeout * ENOUGH), deadline)
+        await self._calls.freshen(
+            session, min(claim.ttl * 0.75, session.timeout * MIN_SESSION_PART), deadline
+        )
         own = ledger.claims.get(claim.id)
         if own is not None and own.stands_in(session):
             return await self._repeat(own, deadline)
@@ -87,7 +91,7 @@ class Claims(Operators, Releases):
         # A name that was not used of late has no folder: it is made in the same round trip, too.
         parents = [] if folder in self._session_client.folders else [requests.CreateContainer(folder, acl)]
         size = self._fitting(claim, session, prefix)
-        for _ in range(ENTERED):
+        for _ in range(MAX_ENTRIES):
             asked = self._runtime.now()
             own = OwnClaim(claim, folder, session, asked)
             self._ledger.claims[claim.id] = own
@@ -158,9 +162,9 @@ class Claims(Operators, Releases):
         it gets. Servers cannot read one that is longer than their `jute.maxbuffer`: neither the followers
         nor, when it is started again, the leader.
         """
-        size = size_of(prefix) + SEQUENCE + size_of_marker(claim, prefix.rpartition("/")[0])
+        size = size_of(prefix) + SEQUENCE_DIGITS + size_of_marker(claim, prefix.rpartition("/")[0])
         most = self._session_client.address.jute_maxbuffer
-        if session.size + size > most * ROOM:
+        if session.size + size > most * MAX_BUFFER_PART:
             raise StoreUnfit(
                 f"{claim.resource}: not asked for: this client has {len(session.ids)} claims at "
                 f"{self._session_client.label}, and with many more the servers could not read the "
@@ -176,7 +180,7 @@ class Claims(Operators, Releases):
         """The answer to the last of these requests, and a read of the queue unless the claim has to wait,
         whoever else is there.
         """
-        seconds = deadline.left() * NOT_SENT
+        seconds = deadline.left() * UNSENT_PART
         slot = await self._send_slots.take(self._runtime, folder, seconds)
         if slot is None:
             self._ledger.forget(claim.id)
@@ -221,8 +225,8 @@ class Claims(Operators, Releases):
         Thousands who wait would otherwise list thousands, every few seconds. The places that they name are
         old then.
         """
-        fresh = self._runtime.now() < own.read_at + own.ahead / FAR_AHEAD * READ_EVERY_S
-        if own.ahead < FAR_AHEAD or own.shares() or not fresh:
+        fresh = self._runtime.now() < own.read_at + own.ahead / CLAIMS_PER_READ_PAUSE * READ_EVERY_S
+        if own.ahead < CLAIMS_PER_READ_PAUSE or own.shares() or not fresh:
             return False
         asked = [requests.get_data(path) for path in (own.path, *own.watched)]
         return all(answer.error is None for answer in await self._calls.ask(asked, deadline))

@@ -12,14 +12,14 @@ from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode
-from interlock.backends.zookeeper.own_claims import REMEMBERED, decode
+from interlock.backends.zookeeper.own_claims import REMEMBERED_S, decode
 from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes, unescaped
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
 from interlock.store import IO_TIMEOUT
 
-WATCHED = 64  # claims whose notes are watched; of a longer queue, all is read once a second
+MAX_NOTES_WATCHED = 64  # claims whose notes are watched; of a longer queue, all is read once a second
 READ_EVERY_S = 1.0
 
 
@@ -139,14 +139,14 @@ class Operators(Side):
         """Remove one claim and leave a note of it, in one step; False if it has gone by itself."""
         parts = [requests.delete(f"{folder}/{node}") for node in (claim_node.node, *claim_node.markers)]
         if not claim_node.foreign:
-            life = max(REMEMBERED, standing.lapses_in)
+            life = max(REMEMBERED_S, standing.lapses_in)
             parts.append(self._tombstones.evicting(claim_node.id, reason, life))
         results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
         if any(isinstance(result, Exception) for result in results):
             return False
         if not claim_node.foreign:
             self._ledger.evict(
-                claim_node.id, reason, self._session_client.now(), max(REMEMBERED, standing.lapses_in)
+                claim_node.id, reason, self._session_client.now(), max(REMEMBERED_S, standing.lapses_in)
             )
         return True
 
@@ -160,7 +160,11 @@ class Operators(Side):
             try:
                 await self._listen_to(folder, bell, paths, deadline)
                 if outline(await self._inspect(resource, deadline)) == outline(seen):
-                    most = deadline.left() if len(paths) <= WATCHED else min(READ_EVERY_S, deadline.left())
+                    most = (
+                        deadline.left()
+                        if len(paths) <= MAX_NOTES_WATCHED
+                        else min(READ_EVERY_S, deadline.left())
+                    )
                     await self._calls.runtime.wait(bell.signal, most)
             finally:
                 self._session_client.forget_watcher(bell, paths)
@@ -176,7 +180,9 @@ class Operators(Side):
         if listed.failed(NoNode):
             (await self._calls.one(requests.exists(folder, bell), deadline)).get()
             return
-        paths += [f"{folder}/{claim_node.node}" for claim_node in claim_nodes(listed.get())[:WATCHED]]
+        paths += [
+            f"{folder}/{claim_node.node}" for claim_node in claim_nodes(listed.get())[:MAX_NOTES_WATCHED]
+        ]
         await self._calls.ask(
             [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
         )

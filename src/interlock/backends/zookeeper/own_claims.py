@@ -16,9 +16,9 @@ from interlock.model import EVERYTHING, Claim
 
 # Waiters of a client from which on another one does not list the queue, and so does not know how many are
 # ahead.
-SHORT = 6
-REMEMBERED = 61.0  # seconds for which an eviction is remembered at least
-FORMER = 4096  # ids kept of claims whose session has ended, or whose request was not answered
+SHORT_QUEUE_CLAIMS = 6
+REMEMBERED_S = 61.0  # seconds for which an eviction is remembered at least
+MAX_FORMER_CLAIMS = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
 
 class OwnClaim:
@@ -179,7 +179,12 @@ class Ledger:
     def is_behind_ours(self, claim: Claim, folder: str) -> bool:
         """Whether a claim that enters now has to wait, because many older ones of this client wait there."""
         crowd = self._crowds.get(folder)
-        return crowd is not None and claim.queued and crowd.capacity == claim.capacity and len(crowd) >= SHORT
+        return (
+            crowd is not None
+            and claim.queued
+            and crowd.capacity == claim.capacity
+            and len(crowd) >= SHORT_QUEUE_CLAIMS
+        )
 
     def behind_ours(self, own: OwnClaim, signal: Callable[[], Signal]) -> Signal | None:
         """None if no older claim of ours waits there; otherwise what is set when that may have changed."""
@@ -192,7 +197,7 @@ class Ledger:
         with self._mutex:
             crowd = self._crowds.get(own.folder)
             first = None if crowd is None else crowd.first()
-            if crowd is None or len(crowd) <= SHORT or first is None or first[1] == own.claim.id:
+            if crowd is None or len(crowd) <= SHORT_QUEUE_CLAIMS or first is None or first[1] == own.claim.id:
                 return None
             found = self.claims.get(first[1])
             if found is None or found.token != first[0]:
@@ -207,7 +212,7 @@ class Ledger:
             if (own := self.claims.pop(id, None)) is not None:
                 self._former[id] = None
                 self.leave_crowd(own)
-        while len(self._former) > FORMER:
+        while len(self._former) > MAX_FORMER_CLAIMS:
             self._former.pop(next(iter(self._former)), None)
 
     def evict(self, id: str, reason: str, now: float, life: float) -> None:

@@ -26,7 +26,7 @@ from interlock.model import EVERYTHING, LINGERING
 
 ROOT = "interlock"
 
-LAST = 2**31 - 2**20
+MAX_SEQUENCE = 2**31 - 2**20
 """The sequence number from which on a claim does not count.
 
 The servers stay at 2^31 - 1, so claims would have no order there.
@@ -77,7 +77,7 @@ class ClaimNode:
     @property
     def counts(self) -> bool:
         """Whether its number tells where it stands. Near the end of the numbers, its client withdraws it."""
-        return 0 <= self.sequence < LAST
+        return 0 <= self.sequence < MAX_SEQUENCE
 
     @property
     def lingering(self) -> bool:

@@ -23,7 +23,7 @@ from interlock.backends.zookeeper.session_client import Answer, SessionClient, l
 
 # Seconds after which a list is not waited for any more: the caller who was to send it may have been
 # interrupted.
-OVERDUE = 1.0
+OVERDUE_S = 1.0
 
 
 class QueueRead:
@@ -85,7 +85,7 @@ class QueueReads:
         now = self._session_client.now()
         with self._mutex:
             before = self._under_way.get(folder)
-            if before is not None and now < before.began + OVERDUE:
+            if before is not None and now < before.began + OVERDUE_S:
                 if before.following is None:
                     before.following = QueueRead(next(self._numbers), now)
                 before.following.signals.append(signal)

@@ -17,13 +17,13 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Versioned
 from interlock.store import IO_TIMEOUT
 
-DELETED = 600.0
+DELETED_S = 600.0
 """Seconds for which a deleted register's node stays. Longer than any request can be on its way: the node's
 own version starts at 0 again when it is made anew, and a late write must not take one incarnation for the
 other.
 """
 
-TRIES = 10  # rounds of a write that others get in the way of
+MAX_WRITE_ROUNDS = 10  # rounds of a write that others get in the way of
 
 
 class Registers(Side):
@@ -47,7 +47,7 @@ class Registers(Side):
     ) -> Versioned | None:
         deadline = within(self._calls, timeout)
         await self._calls.connect(deadline)
-        for _ in range(TRIES):
+        for _ in range(MAX_WRITE_ROUNDS):
             present, writer, stat = await self._read(name, deadline)
             if writer == id:
                 return present  # sent before, and applied
@@ -85,7 +85,7 @@ class Registers(Side):
         else:
             first = requests.set_data(path, data, stat.version)
         for note in self._tombstones.deleting(
-            name, DELETED
+            name, DELETED_S
         ):  # a new note, or the one of an earlier deletion again
             results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
             if not any(isinstance(result, Exception) for result in results):

@@ -20,9 +20,9 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Gone, Renewal, RenewAnswer, Renewed
 from interlock.store import IO_TIMEOUT
 
-MANY = 300  # claims in a session from which on one list of them serves several renewals
-MARKS = 500  # claims that a renewal marks, for people to see since when they hold
-SWEEPING = 0.25  # seconds that a renewal spends on old notes, at most
+MANY_CLAIMS = 300  # claims in a session from which on one list of them serves several renewals
+MAX_MARKS = 500  # claims that a renewal marks, for people to see since when they hold
+SWEEP_TIMEOUT_S = 0.25  # seconds that a renewal spends on old notes, at most
 
 
 class Renewals(Side):
@@ -43,7 +43,7 @@ class Renewals(Side):
         session = await self._calls.connect(deadline, connecting_is_extra=False)
         standing, asked = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
-        marks = MARKS
+        marks = MAX_MARKS
         for renewal in renewals:
             own = self._ledger.claims.get(renewal.id)
             stands = own is not None and own.stands_in(session) and own.path in standing
@@ -63,7 +63,7 @@ class Renewals(Side):
             # The ttl counts from an instant at which it ends no later than the session does.
             answers.append(Renewed(ttl, min(asked, session.writes.ends - ttl)))
         with suppress(StoreUnavailable):  # a moment for the common good, once a minute
-            sweeping = StrictDeadline(self._runtime.now, min(SWEEPING, deadline.left() / 4))
+            sweeping = StrictDeadline(self._runtime.now, min(SWEEP_TIMEOUT_S, deadline.left() / 4))
             await self._tombstones.sweep(sweeping, few=True)
         return answers
 
@@ -94,7 +94,7 @@ class Renewals(Side):
         recent.
         """
         asked, listing = self._runtime.now(), session.listing
-        many = len(self._ledger.claims) > MANY
+        many = len(self._ledger.claims) > MANY_CLAIMS
         if many and listing is not None and asked < listing.asked + recent(listing.took, session.timeout):
             return listing
         self._session_client.beat(session, None)

@@ -30,7 +30,7 @@ from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests, wire
-from interlock.backends.zookeeper.address import SESSION_TIMEOUT, Address
+from interlock.backends.zookeeper.address import SESSION_TIMEOUT_S, Address
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 from interlock.backends.zookeeper.errors import refused, translated, unreadable
@@ -49,9 +49,9 @@ from interlock.backends.zookeeper.requests import Request
 from interlock.errors import InterlockError, StoreUnavailable, Unreached
 
 # How often the session's own node is written to, as part of the timeout; more than `deadline_rule.APART`.
-BEAT = 0.3
-FOLDERS = 4096  # that are remembered
-CLOSING = 1.0  # seconds for which the end of a session is waited for
+HEARTBEAT_PART = 0.3
+MAX_FOLDERS_REMEMBERED = 4096  # that are remembered
+CLOSE_TIMEOUT_S = 1.0  # seconds for which the end of a session is waited for
 NOT_THERE = "; is one running there?"
 OTHER_PRODUCT = " answers, but is not ZooKeeper); is it the port of another product, or one for TLS?"
 HUNG_UP = "; has it lost its quorum, or does maxClientCnxns permit no further connection?"
@@ -193,7 +193,7 @@ class SessionClient:
             Callable[[float], None]
         ] = []  # called with the timeout that the servers have granted
         self.pace = ConnectPace(address.connect_timeout)
-        self.session_timeout = address.session_timeout or SESSION_TIMEOUT  # seconds that are asked for
+        self.session_timeout = address.session_timeout or SESSION_TIMEOUT_S  # seconds that are asked for
         self.no_ephemerals = False  # a server below 3.6 does not list a session's nodes
         self._reset()
 
@@ -481,7 +481,7 @@ class SessionClient:
 
     # ---- the session's own node --------------------------------------------------------
 
-    def _beat_if_due(self, interval: float = BEAT) -> None:
+    def _beat_if_due(self, interval: float = HEARTBEAT_PART) -> None:
         session = self.session
         if (
             session is not None
@@ -518,7 +518,7 @@ class SessionClient:
         """Note that a folder is there; if it is gone by the next time, that costs one more round trip."""
         if folder not in self.folders:
             self.folders[folder] = None
-            if len(self.folders) > FOLDERS:
+            if len(self.folders) > MAX_FOLDERS_REMEMBERED:
                 with suppress(StopIteration, RuntimeError):  # other threads do the same
                     self.folders.pop(next(iter(self.folders)), None)
 
@@ -580,7 +580,7 @@ class SessionClient:
         _stop(started)
         connection = started._connection
         if connected:
-            await runtime.wait(ended, CLOSING)
+            await runtime.wait(ended, CLOSE_TIMEOUT_S)
         if not connection.connection_stopped.is_set() and (sock := connection._socket) is not None:
             with suppress(OSError, ValueError):
                 sock.shutdown(socket.SHUT_RDWR)  # a server that hangs: its loop must not wait for it

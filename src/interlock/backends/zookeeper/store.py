@@ -42,7 +42,7 @@ TRAITS = Traits(
     blocks=False,
 )
 
-AROUND_VALUE = 8_192  # bytes of a request that a register's path, the ids and the ACL may take
+VALUE_OVERHEAD_BYTES = 8_192  # bytes of a request that a register's path, the ids and the ACL may take
 
 
 class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
@@ -60,7 +60,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         self.traits = replaced(
             TRAITS,
             max_ttl=TRAITS.max_ttl if said is None else said,
-            largest_value=session_client.address.jute_maxbuffer - AROUND_VALUE,
+            largest_value=session_client.address.jute_maxbuffer - VALUE_OVERHEAD_BYTES,
         )
         self._twin = twin  # the blocking side of an asyncio store
         if twin is None:

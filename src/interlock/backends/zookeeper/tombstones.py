@@ -17,9 +17,9 @@ from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.paths import unescaped
 from interlock.backends.zookeeper.requests import Request
 
-SWEEP_EVERY = 60.0  # seconds
-MOST = 1000  # notes that one sweep looks at
-FEW = 50  # or so many, if its caller is in a hurry
+SWEEP_PERIOD_S = 60.0  # seconds
+MAX_NOTES_PER_SWEEP = 1000  # notes that one sweep looks at
+MAX_NOTES_IN_A_HURRY = 50  # or so many, if its caller is in a hurry
 
 
 class Tombstones:
@@ -66,13 +66,13 @@ class Tombstones:
         them if `few`.
         """
         now = self._session_client.now()
-        if now < self._swept + SWEEP_EVERY:
+        if now < self._swept + SWEEP_PERIOD_S:
             return
         self._swept = now
         listed = await self._calls.one(requests.get_children(self._paths.gone), deadline)
         if listed.error is not None:
             return
-        names: list[str] = listed.get()[: FEW if few else MOST]
+        names: list[str] = listed.get()[: MAX_NOTES_IN_A_HURRY if few else MAX_NOTES_PER_SWEEP]
         paths = [f"{self._paths.gone}/{name}" for name in names]
         read = await self._calls.read_all([requests.get_data(path) for path in paths], deadline)
         clock = await self._calls.server_now(deadline)

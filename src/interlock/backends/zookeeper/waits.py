@@ -30,10 +30,10 @@ from interlock.model import Busy, Claim, Granted
 
 # Claims ahead that are read by their paths; if all of these have left and there were more, the queue is
 # listed.
-NEAREST = 100
+NEAREST_CLAIMS = 100
 
-UNKNOWN = 0.02  # seconds after which a claim that is not known to stand is asked for again
-EMPTYING = 0.2  # if its folder has no numbers left, and others still stand there
+UNKNOWN_PAUSE_S = 0.02  # seconds after which a claim that is not known to stand is asked for again
+EMPTYING_PAUSE_S = 0.2  # if its folder has no numbers left, and others still stand there
 
 WAITS, GONE = "waits", "gone"
 """The outcomes of a read for a claim that is not let in: it stands and listens, or it does not stand and must
@@ -48,7 +48,11 @@ class Waits(Claims):
         deadline = within(self._calls, timeout)
         own = self._ledger.claims.get(claim.id)
         if own is None or not own.stands_in(self._session_client.session):
-            pause = EMPTYING if self._paths.folder(claim.resource) in self._session_client.worn else UNKNOWN
+            pause = (
+                EMPTYING_PAUSE_S
+                if self._paths.folder(claim.resource) in self._session_client.worn
+                else UNKNOWN_PAUSE_S
+            )
             await self._runtime.wait(self._runtime.signal(), min(deadline.left(), pause))
             return None
         bell = self._session_client.new_bell(self._runtime.signal())
@@ -137,7 +141,7 @@ class Waits(Claims):
         claim_nodes = [claim_node for _, claim_node in ahead]
         if any(claim_node.lingering and claim_node.node not in own.lingering for claim_node in claim_nodes):
             return GONE  # asking again tells until when
-        near = claim_nodes[-NEAREST:]
+        near = claim_nodes[-NEAREST_CLAIMS:]
         gone = await self._read_by_path(own, bell, near, version, deadline)
         if gone is None:
             return await self._list(own, crowd, bell, deadline)

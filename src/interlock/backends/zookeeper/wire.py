@@ -24,10 +24,10 @@ from interlock.backends.kit import resolver
 
 POLL: Any = getattr(select, "poll", None)  # not on Windows
 
-CHUNK = 65536  # bytes that are read at once
-LENGTH = 4  # bytes before each reply that say how long it is
-LONGEST_GREETING = 1024  # bytes of the reply that begins a session, at most; it has about 40
-LONGEST_REPLY = 1 << 26  # bytes of any other one: a list of half a million claims
+READ_BYTES = 65536  # bytes that are read at once
+LENGTH_BYTES = 4  # bytes before each reply that say how long it is
+MAX_GREETING_BYTES = 1024  # bytes of the reply that begins a session, at most; it has about 40
+MAX_REPLY_BYTES = 1 << 26  # bytes of any other one: a list of half a million claims
 
 
 class Wire:
@@ -52,11 +52,11 @@ class Wire:
 
     def recv(self, most: int) -> bytes:
         """The bytes that have come, at most so many: the rest of a reply whose length was read before."""
-        if most > LONGEST_REPLY:
+        if most > MAX_REPLY_BYTES:
             raise ConnectionAbortedError(f"the server announces a reply of {most} bytes")
         if self._taken == len(self._read):
-            self._read, self._taken = self._sock.recv(max(most, CHUNK)), 0
-            if len(self._greeting) < LENGTH:
+            self._read, self._taken = self._sock.recv(max(most, READ_BYTES)), 0
+            if len(self._greeting) < LENGTH_BYTES:
                 self._greeted()
         start = self._taken
         self._taken = min(start + most, len(self._read))
@@ -66,8 +66,8 @@ class Wire:
         """Hang up on a server of another product: what it says would be taken for the length of a reply,
         of a gigabyte or more.
         """
-        self._greeting += self._read[: LENGTH - len(self._greeting)]
-        if len(self._greeting) == LENGTH and int.from_bytes(self._greeting, "big") > LONGEST_GREETING:
+        self._greeting += self._read[: LENGTH_BYTES - len(self._greeting)]
+        if len(self._greeting) == LENGTH_BYTES and int.from_bytes(self._greeting, "big") > MAX_GREETING_BYTES:
             self.other_product = True
             raise ConnectionAbortedError("the server does not speak the protocol of ZooKeeper")
 
@@ -123,7 +123,7 @@ class Waker:
         what comes between.
         """
         with suppress(BlockingIOError):
-            self._near.recv(CHUNK)
+            self._near.recv(READ_BYTES)
 
     def close(self) -> None:
         self._near.close()

@@ -29,7 +29,7 @@ from interlock.errors import InterlockError
 from interlock.model import Gone, Renewed
 
 NOT_ACQUIRED = "Unable to acquire lock within the time specified"  # as redis-py says it
-WHOLE = 0.9  # of the ttl: with less left, a lease was handed over with the rest of its waiter's place
+WHOLE_PART = 0.9  # of the ttl: with less left, a lease was handed over with the rest of its waiter's place
 RELEASE: str = RedisPyLock.LUA_RELEASE_SCRIPT  # for a key that redis-py's own lock wrote
 
 
@@ -105,7 +105,7 @@ async def take(
 async def _granted(holding: Holding, attempt: Attempt) -> Lease | None:
     try:
         lease = await attempt.run()
-        if lease is not None and not holding.terms.renew and lease.remaining() < WHOLE * lease.ttl:
+        if lease is not None and not holding.terms.renew and lease.remaining() < WHOLE_PART * lease.ttl:
             await lease._renew_now()  # nobody else does: the keeper leaves it alone
         return lease
     except BaseException:  # interrupted between the grant and our return: nobody would release it

@@ -8,9 +8,9 @@ from functools import cache
 
 from interlock.backends.redlock.wire.requests import TOO_LOW, Admit, CheckIn, Vote
 from interlock.model import Claim
-from interlock.testing.redlock_node import MANY, OLD, NodeMemory
+from interlock.testing.redlock_node import MIN_NUMBERS_KEPT, OLD_US, NodeMemory
 
-LATER = 10 * OLD  # by when a number of the model is old
+LATER = 10 * OLD_US  # by when a number of the model is old
 SEAT = b":1"
 
 
@@ -62,7 +62,7 @@ def exceed(number: int, floor: int) -> int:
 def pruned(number: int, floor: int) -> int:
     """The floor after the number was found to be old."""
     node = _node(number, floor)
-    node.numbers |= {f"other {n}": LATER for n in range(MANY)}
+    node.numbers |= {f"other {n}": LATER for n in range(MIN_NUMBERS_KEPT)}
     node.answer(Vote(Claim("another", "passes by", 1.0), LATER))
     assert "r" not in node.numbers
     return int(node.quorum["floor"])

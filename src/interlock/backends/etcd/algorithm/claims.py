@@ -29,7 +29,7 @@ from typing import NamedTuple
 from interlock._support.record import record
 from interlock.backends.etcd.algorithm import queue_view
 from interlock.backends.etcd.algorithm.crowd import enter_crowd, still_in_crowd
-from interlock.backends.etcd.algorithm.keeping import COMMIT, session_for
+from interlock.backends.etcd.algorithm.keeping import COMMIT_S, session_for
 from interlock.backends.etcd.algorithm.queue_view import QueueView
 from interlock.backends.etcd.algorithm.sessions import OwnClaim, Place, Session, Sessions
 from interlock.backends.etcd.algorithm.side import Side
@@ -57,8 +57,8 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.errors import HeldUp, InterlockError, SettingsMismatch, StoreUnavailable, StoreUnfit, Unreached
 from interlock.model import EVERYTHING, Busy, Claim, ClaimAnswer, Gone
 
-HIGHEST_FLOOR = 2**62  # tokens above it still fit into 63 bits, as guards compare them
-TRIES = 4  # sessions that may end under one claim before it counts as unavailable
+MAX_FLOOR = 2**62  # tokens above it still fit into 63 bits, as guards compare them
+MAX_SESSIONS_TRIED = 4  # sessions that may end under one claim before it counts as unavailable
 
 
 class _Again(Exception):
@@ -69,11 +69,11 @@ async def claim(side: Side, asked_for: Claim, timeout: float) -> ClaimAnswer:
     began = side.runtime.now()
     deadline = await side.begin(timeout)
     if asked_for.id not in side.sessions.places:  # later the answer "too late" is as good: it has waited
-        deadline.at += max(0.0, COMMIT - timeout)
+        deadline.at += max(0.0, COMMIT_S - timeout)
         if asked_for.id not in side.sessions.unanswered:
             side.give_time_at_once(deadline, began, timeout)
     new, unanswered = side.sessions.own(asked_for.id) is None, asked_for.id in side.sessions.unanswered
-    for attempt in range(TRIES):
+    for attempt in range(MAX_SESSIONS_TRIED):
         session = await session_for(side, asked_for.ttl, deadline)
         held = side.sessions.enter(
             session, asked_for.resource, asked_for.id, reader=queue_view.reader(asked_for)
@@ -326,7 +326,7 @@ def _floor_moved(side: Side, claim: Claim, answer: TxnAnswer) -> bool:
         found = (kvs[0].modified, int(kvs[0].value)) if kvs else (0, 0)
     except ValueError:
         raise StoreUnfit(f"{side.label}: {side.keys.floor.decode()} must hold a whole number") from None
-    if not 0 <= found[1] < HIGHEST_FLOOR:
+    if not 0 <= found[1] < MAX_FLOOR:
         raise StoreUnfit(
             f"{side.label}: {side.keys.floor.decode()} must hold a number between 0 and 2^62, as "
             f"microseconds since 1970 are, not one of {len(str(found[1]))} digits"

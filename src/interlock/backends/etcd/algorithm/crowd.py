@@ -18,7 +18,7 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.model import Busy, Claim, Standing
 
 # Seconds after which a waiter behind another one of its client checks whether that is still so.
-ROUSED = 10.0
+ROUSED_S = 10.0
 
 
 def enter_crowd(
@@ -31,7 +31,7 @@ def enter_crowd(
     if session.over:
         raise LeaseNotFound("another caller has found out meanwhile")
     place = Place(created, ahead, (), since, crowd=True)
-    return Busy(place.ahead, queue_view.ASK_AGAIN, side.sessions.join_crowd(held, claim.id, place))
+    return Busy(place.ahead, queue_view.RECHECK_PERIOD_S, side.sessions.join_crowd(held, claim.id, place))
 
 
 async def still_in_crowd(
@@ -48,7 +48,7 @@ async def still_in_crowd(
         return None
     if side.sessions.of_lease(found[0].lease, side.runtime.now()) is not held.session:
         return None
-    return Busy(known.ahead, queue_view.ASK_AGAIN, await _ask_for_holder(side, claim, deadline))
+    return Busy(known.ahead, queue_view.RECHECK_PERIOD_S, await _ask_for_holder(side, claim, deadline))
 
 
 async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: Deadline) -> bool:
@@ -62,7 +62,7 @@ async def first_of_ours(side: Side, claim: Claim, place: Place, deadline: Deadli
             return True
         if deadline.passed():
             return False
-        await runtime.wait(called, min(deadline.left(), ROUSED))
+        await runtime.wait(called, min(deadline.left(), ROUSED_S))
     return False
 
 

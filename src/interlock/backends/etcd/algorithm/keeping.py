@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import time
 
-from interlock.backends.etcd.algorithm.sessions import KEPT, Session, step
+from interlock.backends.etcd.algorithm.sessions import KEPT_PART, Session, step
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.errors import (
     LeaseExists,
@@ -24,7 +24,7 @@ from interlock.backends.etcd.errors import (
     OldRevision,
     Refused,
 )
-from interlock.backends.etcd.transport.cluster import PAUSE
+from interlock.backends.etcd.transport.cluster import PAUSE_S
 from interlock.backends.etcd.transport.connection import MemberConnection
 from interlock.backends.etcd.wire import messages
 from interlock.backends.etcd.wire.messages import LeaseAnswer, TxnAnswer
@@ -33,9 +33,9 @@ from interlock.errors import InterlockError, StoreUnavailable
 
 # Seconds that a commit has at least: it waits for the disks of a majority, however little time the caller
 # has.
-COMMIT = 0.25
-LITTER = 120  # seconds that the lease for tombstones and deleted registers lives,
-LITTERED = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
+COMMIT_S = 0.25
+TOMBSTONE_LEASE_TTL_S = 120  # seconds that the lease for tombstones and deleted registers lives,
+TOMBSTONE_LEASE_USED_S = 58.0  # and seconds for which it is used: so each of them stays for at least a minute
 
 
 def fresh_lease() -> int:
@@ -69,11 +69,11 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
         if session is not None and session.lapsed(now):
             await forsake(side, session, deadline)
             continue
-        if session is not None and session.kept + session.ttl - KEPT * min(ttl, session.ttl) >= now:
+        if session is not None and session.kept + session.ttl - KEPT_PART * min(ttl, session.ttl) >= now:
             return session
-        timeout = deadline.left() + min(deadline.connecting, COMMIT)
+        timeout = deadline.left() + min(deadline.connecting, COMMIT_S)
         if not await side.sessions.take_lead(("session", step(ttl)), side.runtime, timeout):
-            deadline.connected(min(COMMIT, side.runtime.now() - now))
+            deadline.connected(min(COMMIT_S, side.runtime.now() - now))
             if deadline.passed():
                 raise StoreUnavailable(f"{side.label}: no session in time")
             continue
@@ -85,16 +85,16 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
         except LeaseNotFound:
             continue  # it has ended; the next turn begins another
         except (Refused, NotProcessed):
-            if deadline.left() <= PAUSE:
+            if deadline.left() <= PAUSE_S:
                 raise
-            await side.transport.pause(PAUSE)  # the leader changes
+            await side.transport.pause(PAUSE_S)  # the leader changes
         finally:
             side.sessions.landed(("session", step(ttl)))
 
 
 async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
     """Begin a session; that is a part of connecting."""
-    wanted, extra = step(ttl), min(deadline.connecting, COMMIT)
+    wanted, extra = step(ttl), min(deadline.connecting, COMMIT_S)
     asked = side.runtime.now()  # before the question: a slow answer must shorten the session
     lease, granted = await grant_lease(side, wanted, side.within(deadline.left() + extra))
     deadline.connected(min(extra, side.runtime.now() - asked))
@@ -202,12 +202,12 @@ def _time(connection: MemberConnection, deadline: Deadline) -> float:
 async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
     """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
     now = side.runtime.now()
-    if least > LITTERED:
+    if least > TOMBSTONE_LEASE_USED_S:
         return (await grant_lease(side, int(least) + 2, deadline))[0]
     kept = side.sessions.litter
-    if kept is not None and now < kept[1] + LITTERED:
+    if kept is not None and now < kept[1] + TOMBSTONE_LEASE_USED_S:
         return kept[0]
-    lease, _ = await grant_lease(side, LITTER, deadline)
+    lease, _ = await grant_lease(side, TOMBSTONE_LEASE_TTL_S, deadline)
     side.sessions.litter = lease, now
     return lease
 

@@ -32,8 +32,8 @@ from interlock.backends.kit.deadline import Deadline
 from interlock.errors import ForeignKey, StoreUnavailable, Unreached
 from interlock.model import NEVER, Queue, Standing
 
-ASKED = 8  # leases whose remaining time is asked for; of others, their whole ttl is shown
-PAGE = 1000  # keys read at a time
+MAX_LEASES_ASKED = 8  # leases whose remaining time is asked for; of others, their whole ttl is shown
+KEYS_PER_PAGE = 1000  # keys read at a time
 
 
 async def inspect(
@@ -54,7 +54,7 @@ async def _queue(
     inside = admitted([claim_key.permits(capacity) for claim_key in claim_keys], capacity)
     left: dict[int, float] = {0: NEVER}
     for claim_key in claim_keys:
-        if lapses and claim_key.lease not in left and len(left) <= ASKED:
+        if lapses and claim_key.lease not in left and len(left) <= MAX_LEASES_ASKED:
             request = messages.of_lease(claim_key.lease)
             answer = LeaseAnswer(await side.call(TIME_TO_LIVE, request, deadline))
             left[claim_key.lease] = (
@@ -83,7 +83,7 @@ async def scan(side: Side, prefix: str, after: str, limit: int, timeout: float) 
     more = True
     while more:
         deadline = side.within(timeout)  # for each page: there may be many
-        answer = await side.range(get(start, end, limit=PAGE, keys_only=True), deadline)
+        answer = await side.range(get(start, end, limit=KEYS_PER_PAGE, keys_only=True), deadline)
         before = start
         for kv in answer.kvs:
             name, start = side.keys.resource_of(kv.key)

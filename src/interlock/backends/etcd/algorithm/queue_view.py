@@ -17,8 +17,8 @@ from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim
 
-MANY = 1000  # a capacity above this is a read-write lock's, or so large that the whole queue is read
-ASK_AGAIN = 60.0
+MANY_PERMITS = 1000  # a capacity above this is a read-write lock's, or so large that the whole queue is read
+RECHECK_PERIOD_S = 60.0
 """Seconds after which a waiter asks again that has heard nothing.
 
 A watch tells it of every change, and a connection that tells nothing any more is noticed by its pings: so
@@ -26,8 +26,8 @@ this is only for faults that nobody has thought of. Asking costs six messages, a
 ten seconds, hundreds of waiters kept a cluster busy.
 """
 
-WHOLE = 6  # claims up to which a claim that shares with nobody reads the queue that it enters
-FRONT = 4  # claims that are read from the front of the queue of a mutex
+MAX_WHOLE_CLAIMS = 6  # claims up to which a claim that shares with nobody reads the queue that it enters
+FRONT_CLAIMS = 4  # claims that are read from the front of the queue of a mutex
 
 
 def exclusive(claim: Claim) -> bool:
@@ -66,7 +66,7 @@ def reads_of_reader(keys: Keys, resource: str, mine: bytes) -> tuple[list[bytes]
     """The reads of a reader that has just entered, and of one that has not: writers, a few readers; and
     itself.
     """
-    reads = [*writers(keys, resource), get_op(get(*keys.readers(resource), limit=WHOLE))]
+    reads = [*writers(keys, resource), get_op(get(*keys.readers(resource), limit=MAX_WHOLE_CLAIMS))]
     return [*reads, get_op(get(keys.floor)), get_op(get(mine))], reads
 
 
@@ -80,7 +80,7 @@ def queue_reads_for(
     permits: int, capacity: int, folder: tuple[bytes, bytes], created: int = 0
 ) -> list[bytes]:
     """The same for a claim of so many permits."""
-    limit = FRONT if permits >= capacity else 0 if capacity > MANY else capacity + 2
+    limit = FRONT_CLAIMS if permits >= capacity else 0 if capacity > MANY_PERMITS else capacity + 2
     return [
         get_op(get(*folder, limit=limit, order=UPWARDS)),
         get_op(get(*folder, limit=2, order=DOWNWARDS, max_create=created)),
@@ -94,7 +94,7 @@ def reads_on_entering(permits: int, capacity: int, queued: bool, folder: tuple[b
     queue, the server reads all of it.
     """
     if queued and permits >= capacity:
-        return [get_op(get(*folder, limit=WHOLE))]
+        return [get_op(get(*folder, limit=MAX_WHOLE_CLAIMS))]
     return queue_reads_for(permits, capacity, folder)
 
 
@@ -177,7 +177,7 @@ class QueueView:
         holder = self.front[0] if self.front else None
         if holder is None:
             return Busy(ahead, 1.0)
-        return Busy(ahead, ASK_AGAIN, holder.standing(claim.capacity, True, holder.ttl))
+        return Busy(ahead, RECHECK_PERIOD_S, holder.standing(claim.capacity, True, holder.ttl))
 
     def watched(self, claim: Claim, own: ClaimKey, folder: tuple[bytes, bytes]) -> tuple[Watched, ...]:
         """The keys that a waiter must watch: its own, and those that must change first."""

@@ -34,10 +34,11 @@ from interlock.backends.kit.listing import MIN_BULK_RENEWALS, recent
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Gone, NoAnswer, Renewal, RenewAnswer, Renewed
 
-BATCH = 100  # reads in one Txn
-STRANGERS = 16  # keys of nobody that are removed in one renewal, and claims without a key that are forgotten
-TIDYING = 0.5  # seconds that this may take
-TRIES = 4
+READS_PER_TXN = 100  # reads in one Txn
+# Keys of nobody that are removed in one renewal, and claims without a key that are forgotten.
+MAX_STRANGERS = 16
+TIDY_TIMEOUT_S = 0.5  # seconds that this may take
+MAX_TRIES = 4
 
 
 async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list[RenewAnswer]:
@@ -69,7 +70,7 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
     explained = await _explained(side, renewals, answers, deadline)
     if side.sessions.let_in:
         with suppress(InterlockError):
-            await mark_again(side, side.within(min(TIDYING, deadline.left() / 2)))
+            await mark_again(side, side.within(min(TIDY_TIMEOUT_S, deadline.left() / 2)))
     for session, began in listed:
         await _tidy_up(side, session, deadline)
         session.listing = side.runtime.now() - began
@@ -78,7 +79,9 @@ async def renew(side: Side, renewals: Sequence[Renewal], timeout: float) -> list
 
 async def _tidy_up(side: Side, session: Session, deadline: Deadline) -> None:
     """Remove what nobody owns, and forget what is gone. The next renewal does what this one has not done."""
-    brief = side.within(min(TIDYING, deadline.left() / 2))  # the leases are not renewed before this returns
+    brief = side.within(
+        min(TIDY_TIMEOUT_S, deadline.left() / 2)
+    )  # the leases are not renewed before this returns
     if not brief.passed():
         with suppress(InterlockError):
             await _tidy(side, session, brief)
@@ -87,9 +90,9 @@ async def _tidy_up(side: Side, session: Session, deadline: Deadline) -> None:
 async def _tidy(side: Side, session: Session, deadline: Deadline) -> None:
     known = {side.keys.session(session.lease), *(own.key for _, own in side.sessions.claims_of(session))}
     strange = [key for key in session.keys if key not in known]
-    for key in strange[:STRANGERS]:
+    for key in strange[:MAX_STRANGERS]:
         await withdraw(side, session, key, deadline)
-    for id in _missing(side, session)[:STRANGERS]:
+    for id in _missing(side, session)[:MAX_STRANGERS]:
         await _forget_if_removed(side, session, id, deadline)
 
 
@@ -135,7 +138,7 @@ async def _answer(
 async def _rewrite(side: Side, renewal: Renewal, deadline: Deadline) -> bool:
     """Change a claim's note or permits in place; False if it does not stand. Never creates it."""
     key = side.key_of(renewal.resource, renewal.id)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         kvs = (await side.range(get(key), deadline)).kvs
         if not kvs:
             return False
@@ -167,8 +170,8 @@ async def _explained(
     """The answers, with the reasons for claims that do not stand."""
     missing = [index for index, answer in enumerate(answers) if answer is None]
     found: dict[int, RenewAnswer] = {}
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
+    for start in range(0, len(missing), READS_PER_TXN):
+        batch = missing[start : start + READS_PER_TXN]
         reads = [get_op(get(side.keys.gone(renewals[index].id))) for index in batch]
         answer = await side.txn(txn([], reads), deadline)
         for n, index in enumerate(batch):

@@ -21,9 +21,9 @@ from interlock.backends.etcd.wire.messages import compare_create_revision, put, 
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.errors import InterlockError
 
-TIME = 2.0  # seconds for each of its requests
-ROUND = 60.0  # seconds after which it looks whether the session is still in use
-PAUSE = 1.0  # seconds until it tries again after a fault
+REQUEST_TIMEOUT_S = 2.0  # seconds for each of its requests
+ROUND_S = 60.0  # seconds after which it looks whether the session is still in use
+RETRY_PAUSE_S = 1.0  # seconds until it tries again after a fault
 
 
 def watch_session(side: Side, session: Session) -> None:
@@ -50,7 +50,7 @@ async def _watch(side: Side, session: Session) -> None:
             except LeaseNotFound:
                 side.sessions.lose(session)
             except (InterlockError, NotAuthenticated):
-                await side.transport.pause(PAUSE)
+                await side.transport.pause(RETRY_PAUSE_S)
     finally:
         side.sessions.watched.discard(session.lease)
 
@@ -60,18 +60,18 @@ async def _until_deleted(side: Side, session: Session) -> None:
     `LeaseNotFound`.
     """
     key = side.keys.session(session.lease)
-    connection = await side.connection(TIME)
-    group = await connection.open_watches([Watched(key, only_deletions=True)], TIME)
+    connection = await side.connection(REQUEST_TIMEOUT_S)
+    group = await connection.open_watches([Watched(key, only_deletions=True)], REQUEST_TIMEOUT_S)
     try:
         put_it = put_op(put(key, b"", session.lease))
-        await side.txn(txn([compare_create_revision(key, 0)], [put_it]), side.within(TIME))
+        await side.txn(txn([compare_create_revision(key, 0)], [put_it]), side.within(REQUEST_TIMEOUT_S))
         while not group.hit:
             if session.lapsed(side.runtime.now()) or side.transport.closed:
                 return
-            await connection.changed(group, ROUND)
+            await connection.changed(group, ROUND_S)
             if group.ended or not connection.usable:
-                await side.transport.pause(PAUSE)
+                await side.transport.pause(RETRY_PAUSE_S)
                 return
     finally:
         connection.close_watches(group)
-    await keep(side, session, side.within(TIME))
+    await keep(side, session, side.within(REQUEST_TIMEOUT_S))

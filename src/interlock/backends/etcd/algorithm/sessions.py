@@ -36,15 +36,15 @@ LADDER: tuple[int, ...] = (
 asked for.
 """
 
-KEPT = 3 / 4
+KEPT_PART = 3 / 4
 """The least part of a claim's ttl that its session must still live when the claim is sent; otherwise it is
 kept first.
 """
 
-UNANSWERED = 4096  # ids that are remembered of claims with a request that may still arrive
+MAX_UNANSWERED_CLAIMS = 4096  # ids that are remembered of claims with a request that may still arrive
 # Claims of lost sessions whose keys are remembered, for a release before the server has removed them.
-FORMER = 4096
-FLIGHT = 1.0  # seconds after which others no longer count on the caller who does something for all
+MAX_FORMER_CLAIMS = 4096
+IN_FLIGHT_S = 1.0  # seconds after which others no longer count on the caller who does something for all
 
 
 def step(ttl: float) -> int:
@@ -279,7 +279,7 @@ class Sessions:
         self._names.free(own.name, again=False)
         self._leave_crowd(own, id)
         self._former[id] = own
-        if len(self._former) > FORMER:
+        if len(self._former) > MAX_FORMER_CLAIMS:
             del self._former[next(iter(self._former))]
 
     def leave_unanswered(self, id: str) -> None:
@@ -290,7 +290,7 @@ class Sessions:
             with self.mutex:
                 self._leave_crowd(own, id)
         self.unanswered[id] = None
-        if len(self.unanswered) > UNANSWERED:
+        if len(self.unanswered) > MAX_UNANSWERED_CLAIMS:
             try:
                 self.unanswered.pop(next(iter(self.unanswered)), None)
             except (RuntimeError, StopIteration):
@@ -346,7 +346,7 @@ class Sessions:
                 return True
             signal = runtime.signal()
             waiting.append(signal)
-        if not await runtime.wait(signal, max(0.0, min(timeout, FLIGHT))):
+        if not await runtime.wait(signal, max(0.0, min(timeout, IN_FLIGHT_S))):
             self.landed(what)  # its caller may be gone without a word
         return False
 

@@ -16,8 +16,8 @@ from interlock.backends.kit.connect_pace import SPARE_S, does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import StoreRuntime
 
-AGAIN = 0.25  # seconds by which connecting again may make a call late,
-AS_BEFORE = 2.0  # or so many times what the connection before it took, if that is more
+RECONNECT_S = 0.25  # seconds by which connecting again may make a call late,
+MAX_SLOWDOWN = 2.0  # or so many times what the connection before it took, if that is more
 
 
 class Side:
@@ -60,7 +60,9 @@ class Side:
         longest, took = self.transport.address.connect_timeout, self.transport.took
         if not took:
             return longest
-        return min(longest, took + SPARE_S if does_not_wait(timeout) else max(AGAIN, AS_BEFORE * took))
+        return min(
+            longest, took + SPARE_S if does_not_wait(timeout) else max(RECONNECT_S, MAX_SLOWDOWN * took)
+        )
 
     def give_time_at_once(self, deadline: Deadline, began: float, timeout: float) -> None:
         """Let the first request of a caller that does not wait for the lock wait for the network.

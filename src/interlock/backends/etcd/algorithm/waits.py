@@ -40,9 +40,9 @@ from interlock.errors import StoreUnavailable
 from interlock.model import Claim, Granted
 
 # Seconds of waiting after which an admission is marked, so that operators see since when a claim holds.
-LONG = 1.0
-LISTED = 100  # claims that are read of the front of a long queue
-CONFIRM = 5.0  # seconds that a server has to confirm a watch
+LONG_WAIT_S = 1.0
+CLAIMS_LISTED = 100  # claims that are read of the front of a long queue
+CONFIRM_TIMEOUT_S = 5.0  # seconds that a server has to confirm a watch
 
 
 async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | None:
@@ -61,7 +61,7 @@ async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | 
                 if done is not True:
                     return done or None
             group = await connection.open_watches(
-                place.watched, max(connection.least, min(CONFIRM, deadline.left()))
+                place.watched, max(connection.least, min(CONFIRM_TIMEOUT_S, deadline.left()))
             )
             try:
                 watched = place.watched
@@ -114,7 +114,7 @@ def _granted(
     side.sessions.places.pop(claim.id, None)
     if (known := side.sessions.own(claim.id)) is not None:
         known.admitted = True
-    if queue_view.marks(claim) or now - place.since > LONG:
+    if queue_view.marks(claim) or now - place.since > LONG_WAIT_S:
         post_mark(side, connection, claim, own)  # others may wait for this; we do not
     return session.granted(own.token, claim.ttl, now)
 
@@ -176,7 +176,7 @@ async def _read_ahead(
     if ahead is None:
         request = get(
             *side.keys.folder(claim.resource),
-            limit=LISTED,
+            limit=CLAIMS_LISTED,
             order=UPWARDS,
             serializable=True,
             keys_only=True,
@@ -259,7 +259,9 @@ async def sleep_while(
         return
     try:
         connection = await side.connection(deadline.left())
-        group = await connection.open_watches(watched, max(connection.least, min(CONFIRM, deadline.left())))
+        group = await connection.open_watches(
+            watched, max(connection.least, min(CONFIRM_TIMEOUT_S, deadline.left()))
+        )
         try:
             while await same(connection, deadline) and not deadline.passed():
                 await connection.changed(group, deadline.left())

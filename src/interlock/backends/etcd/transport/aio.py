@@ -21,9 +21,9 @@ from interlock.backends.etcd.errors import (
     timeout_error,
     unreachable,
 )
-from interlock.backends.etcd.transport.blocking import AT_ONCE, BlockingTransport
+from interlock.backends.etcd.transport.blocking import DISCARD_UNSENT, BlockingTransport
 from interlock.backends.etcd.transport.cluster import ClusterTransport
-from interlock.backends.etcd.transport.connection import NOT_SENT, MemberConnection
+from interlock.backends.etcd.transport.connection import UNSENT_PART, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
@@ -109,7 +109,7 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
         held_up = (
             None
             if stream.id
-            else self.loop.call_later(timeout * NOT_SENT, self._give_up_unsent, stream, over)
+            else self.loop.call_later(timeout * UNSENT_PART, self._give_up_unsent, stream, over)
         )
         try:
             answered = await over
@@ -200,7 +200,7 @@ class AsyncConnection(MemberConnection, asyncio.Protocol):
             if asked:  # so that no request arrives later
                 sock = self._transport.get_extra_info("socket")
                 try:
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DISCARD_UNSENT)
                 except (OSError, AttributeError):
                     pass  # it is gone already
             self._transport.abort()

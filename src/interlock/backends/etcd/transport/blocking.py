@@ -34,7 +34,7 @@ from interlock.backends.etcd.errors import (
     unreachable,
 )
 from interlock.backends.etcd.transport.cluster import ClusterTransport
-from interlock.backends.etcd.transport.connection import NOT_SENT, PING_AFTER, MemberConnection
+from interlock.backends.etcd.transport.connection import PING_AFTER_S, UNSENT_PART, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.wire.grpc import Call
 from interlock.backends.etcd.wire.http2 import ProtocolError, Stream
@@ -44,11 +44,13 @@ from interlock.backends.etcd.wire.watching import Watched, WatchGroup
 from interlock.backends.kit import resolver
 from interlock.errors import ClientClosed, InterlockError, StoreUnavailable, Unreached
 
-FRESH = 0.5  # seconds of silence after which a connection is checked before it is used
-SOON = 0.02  # seconds that answers to pings wait for a request, and what the system did not take, to be sent
-AGAIN = 0.25  # seconds after which a thread that waits looks whether the reader is gone without a word
-CHUNK = 65536
-AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
+UNCHECKED_S = 0.5  # seconds of silence after which a connection is checked before it is used
+# Seconds that answers to pings wait for a request, and what the system did not take, to be sent.
+DELAYED_SEND_S = 0.02
+# Seconds after which a thread that waits looks whether the reader is gone without a word.
+READER_CHECK_S = 0.25
+READ_BYTES = 65536
+DISCARD_UNSENT = struct.pack("ii", 1, 0)  # SO_LINGER: close discards unsent data
 
 
 class Ticket:
@@ -124,7 +126,7 @@ class SharedSocket:
     def receive(self, timeout: float) -> bytes | None:
         """The bytes that have arrived; None if none have, empty at the end. Never waits."""
         try:
-            data: bytes = self._sock.recv(CHUNK)
+            data: bytes = self._sock.recv(READ_BYTES)
             return data
         except BlockingIOError:
             return None
@@ -146,7 +148,7 @@ class SharedSocket:
 
     def hang_up(self) -> None:
         try:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DISCARD_UNSENT)
             self._sock.shutdown(socket.SHUT_RDWR)  # ends a poll in which another thread waits
         except OSError:
             pass  # it is gone already
@@ -172,7 +174,7 @@ class TimedSocket(SharedSocket):
     def receive(self, timeout: float) -> bytes | None:
         self._sock.settimeout(max(0.001, timeout))
         try:
-            data: bytes = self._sock.recv(CHUNK)
+            data: bytes = self._sock.recv(READ_BYTES)
             return data
         except (BlockingIOError, TimeoutError):
             return None
@@ -246,7 +248,7 @@ class BlockingConnection(MemberConnection):
         until, call = now + timeout, Call()
         stream: Stream | None = None
         try:
-            if now - self.heard > FRESH:
+            if now - self.heard > UNCHECKED_S:
                 self._read_arrived()
             with self._mutex:
                 try:
@@ -258,7 +260,7 @@ class BlockingConnection(MemberConnection):
                     self._interrupted(error)
                     raise
             if not stream.id:
-                self._await_sent(stream, call, now + timeout * NOT_SENT)
+                self._await_sent(stream, call, now + timeout * UNSENT_PART)
             self._read_alone(call, until)
             if call.status is None:
                 self._await(call, lambda: call.status is not None, until)
@@ -313,7 +315,7 @@ class BlockingConnection(MemberConnection):
     async def open_watches(self, watched: Sequence[Watched], timeout: float) -> WatchGroup:
         group = WatchGroup(_nobody)
         try:
-            if time.monotonic() - self.heard > FRESH:
+            if time.monotonic() - self.heard > UNCHECKED_S:
                 self._read_arrived()
             with self._changing():
                 self._check_usable()
@@ -405,7 +407,7 @@ class BlockingConnection(MemberConnection):
                 ticket = self._reading.take()
                 if ticket is None:
                     if gate is not None:
-                        gate.wait(min(left, AGAIN))
+                        gate.wait(min(left, READER_CHECK_S))
                         continue
                     gate = Gate()
                     waited.wake = gate.open
@@ -436,9 +438,9 @@ class BlockingConnection(MemberConnection):
 
     def _pump(self, now: float, timeout: float) -> None:
         """Read once, and hand out what came."""
-        silence = PING_AFTER - (now - max(self.heard, self._listened))
+        silence = PING_AFTER_S - (now - max(self.heard, self._listened))
         if self._core.pongs:
-            self._pong_by = min(self._pong_by, now + SOON)
+            self._pong_by = min(self._pong_by, now + DELAYED_SEND_S)
         if silence <= 0 or self._pong_by <= now or self._unsent or self._core.out:
             with self._changing():
                 silence = self._silence(now)
@@ -448,7 +450,7 @@ class BlockingConnection(MemberConnection):
                 self._flush()
         sock, limit = self._sock, min(timeout, silence, self._pong_by - now)
         if self._unsent:
-            limit = min(limit, SOON)
+            limit = min(limit, DELAYED_SEND_S)
         if not sock.readable(limit):
             return
         if type(sock) is SharedSocket:

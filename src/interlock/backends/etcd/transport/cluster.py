@@ -26,7 +26,7 @@ from interlock.backends.etcd.errors import (
     timeout_error,
     unreachable,
 )
-from interlock.backends.etcd.transport.connection import FARTHEST, MemberConnection
+from interlock.backends.etcd.transport.connection import MAX_ADDED_ROUND_TRIP_S, MemberConnection
 from interlock.backends.etcd.transport.credentials import Credentials
 from interlock.backends.etcd.transport.versions import check_version
 from interlock.backends.etcd.wire import messages
@@ -35,19 +35,19 @@ from interlock.backends.etcd.wire.messages import Method, StatusAnswer
 from interlock.backends.kit.deadline import Deadline
 from interlock.errors import HeldUp, InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
-PAUSE = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
-SHORTEST = 0.001
-EACH_TRY = 0.5  # seconds that a member has at least before the call is sent again, or to another one
-SEEK = 4.0  # how much longer than the first connection the search for the leader may take
-UNSERVED = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
-UNSERVED_KEEPER = 0.3  # and for the keeper, whose connection nobody else uses
-MOST_SEEK = 0.5  # and seconds that one member may take for it
+PAUSE_S = 0.05  # seconds before a call is repeated that no member could serve: an election takes longer
+MIN_REQUEST_S = 0.001
+MIN_TRY_S = 0.5  # seconds that a member has at least before the call is sent again, or to another one
+SEARCH_SLOWDOWN = 4.0  # how much longer than the first connection the search for the leader may take
+UNSERVED_S = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
+UNSERVED_KEEPER_S = 0.3  # and for the keeper, whose connection nobody else uses
+MAX_SEARCH_S = 0.5  # and seconds that one member may take for it
 # Connections to a single address, which may be a balancer's, in search of a member that knows a leader.
 BEHIND = 4
-MOST_LOGINS = 2  # tokens that may be refused in one call: another caller's may be as old as ours
+MAX_LOGINS = 2  # tokens that may be refused in one call: another caller's may be as old as ours
 CANCELLED = "context canceled"
 NO_LEASE = 1  # nobody's: ours, and those of etcdctl, are large random numbers
-LOGIN_PAUSE = 0.01  # seconds after which a caller looks whether another one has logged in
+LOGIN_PAUSE_S = 0.01  # seconds after which a caller looks whether another one has logged in
 
 
 class ClusterTransport(ABC):
@@ -110,7 +110,7 @@ class ClusterTransport(ABC):
         address may be a balancer's, which leads the next connection to another member; a call that may not
         be repeated gains nothing from that.
         """
-        return min(left, max(EACH_TRY, left / 2)) if again or len(self.address.endpoints) > 1 else left
+        return min(left, max(MIN_TRY_S, left / 2)) if again or len(self.address.endpoints) > 1 else left
 
     async def _call(
         self,
@@ -142,16 +142,16 @@ class ClusterTransport(ABC):
                 logins += _counts(error, connection, deadline.left())
                 await self.log_in_again(connection, error, left, logins, token)
             except HeldUp:  # nothing was sent, so this says nothing about the member
-                if deadline.left() <= PAUSE:
+                if deadline.left() <= PAUSE_S:
                     raise
             except StoreUnavailable as error:
                 self.leave(connection, error, sent)
                 if not isinstance(error, Unreached):
                     doubt()
-                if not (again or isinstance(error, NotProcessed)) or deadline.left() <= PAUSE:
+                if not (again or isinstance(error, NotProcessed)) or deadline.left() <= PAUSE_S:
                     raise
                 if tries > 1:
-                    await self.pause(PAUSE)
+                    await self.pause(PAUSE_S)
 
     async def ask(self, method: Method, body: bytes, timeout: float) -> bytes:
         """The answer to a call that stands alone: one with a time of its own for connecting."""
@@ -178,7 +178,7 @@ class ClusterTransport(ABC):
         serializable reads. A single address may be a balancer's, behind which the next connection finds
         another member.
         """
-        longest = UNSERVED_KEEPER if self.for_keeper else UNSERVED
+        longest = UNSERVED_KEEPER_S if self.for_keeper else UNSERVED_S
         return connection.served < connection.asked <= time.monotonic() - longest
 
     async def warm(self, timeout: float) -> None:
@@ -230,7 +230,7 @@ class ClusterTransport(ABC):
         try:
             if self._credentials.missing:
                 await self._log_in_once(
-                    connection, max(SHORTEST, until - time.monotonic()), self._credentials.number
+                    connection, max(MIN_REQUEST_S, until - time.monotonic()), self._credentials.number
                 )
         except BaseException:
             connection.end("logging in failed")
@@ -251,7 +251,7 @@ class ClusterTransport(ABC):
             began = time.monotonic()
             share = (until - began) / (len(order) - n)
             if second is not None:
-                share = min(share, MOST_SEEK, max(0.02, SEEK * took))
+                share = min(share, MAX_SEARCH_S, max(0.02, SEARCH_SLOWDOWN * took))
             if share <= 0:
                 break
             try:
@@ -290,13 +290,13 @@ class ClusterTransport(ABC):
         while True:
             tries += 1
             began = time.monotonic()
-            left = max(SHORTEST, until - began)
-            share = min(left, max(EACH_TRY, SEEK * self.took)) if self.took else left
+            left = max(MIN_REQUEST_S, until - began)
+            share = min(left, max(MIN_TRY_S, SEARCH_SLOWDOWN * self.took)) if self.took else left
             try:
                 connection, status = await self._greeted(endpoint, share)
             except StoreUnavailable as error:
                 now = time.monotonic()
-                if now >= began + share and now + PAUSE < until:
+                if now >= began + share and now + PAUSE_S < until:
                     continue
                 raise nobody(self.address.label, self.address.hosts, error) from None
             if status.leader or tries == BEHIND or time.monotonic() >= until:
@@ -351,7 +351,7 @@ class ClusterTransport(ABC):
             return
         try:  # once more: a member that is just being stopped says so, too
             await connection.call(
-                messages.KEEP_ALIVE, _of_no_lease(), max(SHORTEST, until - time.monotonic())
+                messages.KEEP_ALIVE, _of_no_lease(), max(MIN_REQUEST_S, until - time.monotonic())
             )
         except Refused as error:
             if CANCELLED in str(error):
@@ -365,7 +365,7 @@ class ClusterTransport(ABC):
         logins, method, request = 0, messages.STATUS, b""
         while True:
             token, asked = self._credentials.number, time.monotonic()
-            left = max(SHORTEST, until - asked)
+            left = max(MIN_REQUEST_S, until - asked)
             try:
                 data = await connection.call(method, request, left)
             except NotAuthenticated as error:
@@ -376,7 +376,7 @@ class ClusterTransport(ABC):
                     raise
                 method, request = messages.TIME_TO_LIVE, messages.of_lease(NO_LEASE)
             else:
-                connection.least = min(FARTHEST, 2 * (time.monotonic() - asked))
+                connection.least = min(MAX_ADDED_ROUND_TRIP_S, 2 * (time.monotonic() - asked))
                 if method == messages.STATUS:
                     return StatusAnswer(data)
                 return StatusAnswer.from_header(messages.LeaseAnswer(data).header)
@@ -387,7 +387,7 @@ class ClusterTransport(ABC):
         """Get another token after a call with this one was refused; `StoreUnfit` if that has been of no
         use.
         """
-        if logins > MOST_LOGINS or not self._credentials.user:
+        if logins > MAX_LOGINS or not self._credentials.user:
             raise _no_login(connection.label, error) from None
         self._credentials.forget(token)
         await self._log_in_once(connection, timeout, token)
@@ -405,7 +405,7 @@ class ClusterTransport(ABC):
                 finally:
                     credentials.landed()
                 return
-            await self.pause(LOGIN_PAUSE)
+            await self.pause(LOGIN_PAUSE_S)
 
     async def _log_in(self, connection: MemberConnection, timeout: float) -> None:
         credentials = self._credentials
@@ -435,7 +435,7 @@ def _counts(error: NotAuthenticated, connection: MemberConnection, left: float) 
     """
     if not isinstance(error, OldRevision):
         return True
-    if left <= PAUSE:
+    if left <= PAUSE_S:
         raise Refused(f"{connection.label}: users or roles change again and again ({error})")
     return False
 

@@ -19,12 +19,12 @@ from interlock.backends.etcd.wire.http2 import Connection, Stream, literal
 from interlock.backends.etcd.wire.messages import WATCH, Method
 from interlock.backends.etcd.wire.watching import Watched, WatchGroup, WatchStream
 
-PING_AFTER = 10.0  # seconds without a byte from the server after which it is asked whether it lives
-PONG_WITHIN = 5.0  # seconds that it has for the answer
+PING_AFTER_S = 10.0  # seconds without a byte from the server after which it is asked whether it lives
+PONG_WITHIN_S = 5.0  # seconds that it has for the answer
 # The part of its time after which a low-priority call that was not sent is given up: the server needs time,
 # too.
-NOT_SENT = 0.5
-FARTHEST = 2.0  # seconds that the round trip to a distant server may add to the time of a call
+UNSENT_PART = 0.5
+MAX_ADDED_ROUND_TRIP_S = 2.0  # seconds that the round trip to a distant server may add to the time of a call
 # A member that has lost its leader must end our watches, or a waiter would sleep on.
 HAS_LEADER = literal(b"hasleader", b"true")
 
@@ -188,11 +188,11 @@ class MemberConnection(ABC):
         when due.
         """
         if not self._core.streams:
-            return PING_AFTER
+            return PING_AFTER_S
         idle = now - max(self.heard, self._listened)
-        if idle < PING_AFTER:
-            return PING_AFTER - idle
+        if idle < PING_AFTER_S:
+            return PING_AFTER_S - idle
         if not self._core.pings:
             self._core.ping()
-            return PONG_WITHIN
-        return max(0.0, PING_AFTER + PONG_WITHIN - idle)
+            return PONG_WITHIN_S
+        return max(0.0, PING_AFTER_S + PONG_WITHIN_S - idle)

@@ -19,7 +19,7 @@ NOTICE_STALE = (
     "all members"
 )
 NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\S{0,40}\Z", re.ASCII)
-MOST = 1000  # members that are remembered, so that each is named once in a process
+MAX_MEMBERS_REMEMBERED = 1000  # members that are remembered, so that each is named once in a process
 
 
 class Bug(Enum):
@@ -54,6 +54,6 @@ def check_version(label: str, version: str) -> None:
     if (label, version) in _named:
         return
     notice = notice_for(version)
-    if notice is not None and len(_named) < MOST:
+    if notice is not None and len(_named) < MAX_MEMBERS_REMEMBERED:
         _named[label, version] = None
         notices.warn(notice % (label, version))

@@ -14,9 +14,9 @@ from interlock.backends.etcd.wire.protobuf import MalformedMessage
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 2, 3, 4, 5
 PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE = 7, 8, 9, 11
 UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED = 12, 14, 16
-LARGEST_MESSAGE = 1 << 26  # bytes of one answer: a queue of a hundred thousand claims
-LONGEST_TEXT = 1000  # characters of what a server says about an error, and
-LONGEST_CODE = 3  # digits of its number
+MAX_MESSAGE_BYTES = 1 << 26  # bytes of one answer: a queue of a hundred thousand claims
+MAX_TEXT_CHARACTERS = 1000  # characters of what a server says about an error, and
+MAX_CODE_DIGITS = 3  # digits of its number
 
 _OVERLOADED = (b"429", b"502", b"503", b"504")  # what gateways answer for a server that is away or busy
 
@@ -86,8 +86,8 @@ class Call:
             if code == b"0" and not said:
                 self._end(_SUCCESS)
             else:
-                text = unquote_to_bytes(said).decode("utf-8", "replace")[:LONGEST_TEXT]
-                number = int(code) if code.isdigit() and len(code) <= LONGEST_CODE else UNKNOWN
+                text = unquote_to_bytes(said).decode("utf-8", "replace")[:MAX_TEXT_CHARACTERS]
+                number = int(code) if code.isdigit() and len(code) <= MAX_CODE_DIGITS else UNKNOWN
                 self._end(Status(number, text))
 
     def on_data(self, data: bytes, last: bool) -> None:
@@ -103,7 +103,7 @@ class Call:
                 return
             self.on_message(bytes(body[at + 5 : after]))
             at = after
-        if end - at >= 5 and after - at > LARGEST_MESSAGE:
+        if end - at >= 5 and after - at > MAX_MESSAGE_BYTES:
             raise MalformedMessage(f"it has {after - at} bytes")
         if at or rest is None:
             self._rest = bytearray(body[at:]) if at < end else None

@@ -29,17 +29,18 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, 
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 HEADER_TABLE_SIZE, ENABLE_PUSH, MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE, MAX_FRAME_SIZE = 1, 2, 3, 4, 5
 REFUSED_STREAM, CANCEL = 7, 8
-WINDOW = 1 << 30  # what we let the peer send: answers are small, and are never held up
-DEFAULT_WINDOW = 65535
+WINDOW_BYTES = 1 << 30  # what we let the peer send: answers are small, and are never held up
+DEFAULT_WINDOW_BYTES = 65535
 LAST_STREAM = (1 << 31) - 3  # a connection that has used up its numbers is replaced
-LONGEST_HEADERS = 1 << 17  # bytes of one block of headers
-LONGEST_PONGS = 1 << 17  # bytes of answers to pings that wait to be sent
-LONGEST_REASON = 200  # characters of what the peer says when it closes the connection
+MAX_HEADERS_BYTES = 1 << 17  # bytes of one block of headers
+MAX_PONGS_BYTES = 1 << 17  # bytes of answers to pings that wait to be sent
+MAX_REASON_CHARACTERS = 200  # characters of what the peer says when it closes the connection
 SMALLEST_FRAME, LARGEST_SIZE = 16384, (1 << 24) - 1  # what a peer may allow as the size of a frame
-LARGEST_WINDOW = (1 << 31) - 1
-CROWD = 16  # with so many requests under way, further low-priority ones wait here, not at the server
+MAX_WINDOW_BYTES = (1 << 31) - 1
+# With so many requests under way, further low-priority ones wait here, not at the server.
+MAX_STREAMS_BEFORE_QUEUE = 16
 KNOWN_HEADERS, KNOWN_SIZE = 64, 512  # so many blocks of headers, of so many bytes, are decoded once
-LARGEST_FRAME = 16384  # that we allow
+MAX_FRAME_BYTES = 16384  # that we allow
 START = struct.Struct(">IBI")
 """The start of a frame: three bytes of its size and one of its kind, then flags, then the stream."""
 
@@ -140,10 +141,12 @@ class Connection:
 
     def __init__(self) -> None:
         self._decoder, self._hpack_error = _decoder()
-        settings = struct.pack(">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW)
+        settings = struct.pack(
+            ">HIHIHI", HEADER_TABLE_SIZE, 0, ENABLE_PUSH, 0, INITIAL_WINDOW_SIZE, WINDOW_BYTES
+        )
         # What is to be sent at once, and answers to pings, which are to be sent soon.
         self.out = bytearray(PREFACE + frame(SETTINGS, 0, 0, settings))
-        self.out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW - DEFAULT_WINDOW))
+        self.out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", WINDOW_BYTES - DEFAULT_WINDOW_BYTES))
         self.pongs = b""
         self._stateless = False  # whether the peer refers to nothing that it has sent before
         self._known_headers: dict[bytes, dict[bytes, bytes]] = {}  # empty unless it is stateless
@@ -154,8 +157,8 @@ class Connection:
         # Not started: so many are under way that others must come first.
         self._low_priority: deque[Stream] = deque()
         self._most_streams = 1 << 31
-        self._first_window = DEFAULT_WINDOW
-        self._window: int = DEFAULT_WINDOW  # what we may send on all streams together
+        self._first_window = DEFAULT_WINDOW_BYTES
+        self._window: int = DEFAULT_WINDOW_BYTES  # what we may send on all streams together
         self._frame_size = 16384
         self._consumed = 0
         self._held_up = False  # whether a stream may have data that no window allows
@@ -192,7 +195,7 @@ class Connection:
         A `low_priority` one waits while many are under way, and all others come before it.
         """
         stream = Stream(receiver, head, data, last)
-        if low_priority and len(self._streams) >= CROWD:
+        if low_priority and len(self._streams) >= MAX_STREAMS_BEFORE_QUEUE:
             self._low_priority.append(stream)
         elif len(self._streams) >= self._most_streams or self._backlog:
             self._backlog.append(stream)
@@ -284,7 +287,7 @@ class Connection:
         """Begin streams that waited for their turn."""
         while self._backlog and not self.draining and len(self._streams) < self._most_streams:
             self._start(self._backlog.popleft())
-        most = min(CROWD, self._most_streams)
+        most = min(MAX_STREAMS_BEFORE_QUEUE, self._most_streams)
         while self._low_priority and not self._backlog and not self.draining and len(self._streams) < most:
             self._start(self._low_priority.popleft())
 
@@ -299,7 +302,7 @@ class Connection:
             while end - at >= 9:
                 first, flags, stream = START.unpack_from(data, at)
                 size, kind = first >> 8, first & 0xFF
-                if size > LARGEST_FRAME:  # another protocol looks like this
+                if size > MAX_FRAME_BYTES:  # another protocol looks like this
                     raise ProtocolError(f"a frame of {size} bytes")
                 start, at = at + 9, at + 9 + size
                 if at > end:
@@ -319,7 +322,7 @@ class Connection:
     def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
         size, found = len(payload), self._streams.get(stream)
         self._consumed += size
-        if self._consumed >= WINDOW // 2:  # before the window is used up
+        if self._consumed >= WINDOW_BYTES // 2:  # before the window is used up
             self.out += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self._consumed))
             self._consumed = 0
         if found is None:
@@ -331,7 +334,7 @@ class Connection:
             found.receiver.on_data(payload, True)
             return
         found.consumed += size
-        if found.consumed >= WINDOW // 2:  # a watch may be open for months
+        if found.consumed >= WINDOW_BYTES // 2:  # a watch may be open for months
             self.out += frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", found.consumed))
             found.consumed = 0
         found.receiver.on_data(payload, False)
@@ -350,7 +353,7 @@ class Connection:
         if self._block is None or self._block[0] != stream:
             raise ProtocolError("a CONTINUATION of nothing")
         self._block[2].extend(payload)
-        if len(self._block[2]) > LONGEST_HEADERS:
+        if len(self._block[2]) > MAX_HEADERS_BYTES:
             raise ProtocolError("headers without an end")
         if flags & END_HEADERS:
             (_, begun, block), self._block = self._block, None
@@ -408,7 +411,7 @@ class Connection:
                     raise ProtocolError(f"frames of {value} bytes are asked for")
                 self._frame_size = value
             elif name == INITIAL_WINDOW_SIZE:
-                if value > LARGEST_WINDOW:
+                if value > MAX_WINDOW_BYTES:
                     raise ProtocolError(f"a window of {value} bytes")
                 for found in self._streams.values():
                     found.window += value - self._first_window
@@ -425,14 +428,14 @@ class Connection:
         if flags & ACK:
             self.pings = 0
             return
-        if len(self.pongs) > LONGEST_PONGS:
+        if len(self.pongs) > MAX_PONGS_BYTES:
             raise ProtocolError("pings without an end")
         self.pongs += frame(PING, ACK, 0, payload)
 
     def _on_goaway(self, flags: int, stream: int, payload: bytes) -> None:
         last, code = struct.unpack_from(">II", payload)
         self.draining = True
-        reason = payload[8 : 8 + LONGEST_REASON].decode("ascii", "replace")
+        reason = payload[8 : 8 + MAX_REASON_CHARACTERS].decode("ascii", "replace")
         why = f"the server closes the connection (code {code}) {reason}".rstrip()
         for found in [found for number, found in self._streams.items() if number > last & 0x7FFFFFFF]:
             self._forget(found)

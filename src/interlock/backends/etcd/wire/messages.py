@@ -36,8 +36,8 @@ MEMBERS: Method = b"/etcdserverpb.Cluster/MemberList"
 
 UPWARDS, DOWNWARDS = 1, 2  # the order of a sorted range
 BY_CREATION = 2  # what it is sorted by
-LONGEST_TOKEN = 1 << 16  # bytes of the token of a login, which is sent with every call
-MOST_OPERATIONS = 128  # of each branch of a Txn, unless the operator allows more
+MAX_TOKEN_BYTES = 1 << 16  # bytes of the token of a login, which is sent with every call
+MAX_OPERATIONS = 128  # of each branch of a Txn, unless the operator allows more
 
 
 # ---- keys: reading, writing, comparing --------------------------------------------------
@@ -295,7 +295,7 @@ def authenticate(user: str, password: str) -> bytes:
 
 def token_of(data: bytes) -> bytes:
     token = text(decode(data), 2)
-    if not 0 < len(token) <= LONGEST_TOKEN:
+    if not 0 < len(token) <= MAX_TOKEN_BYTES:
         raise MalformedMessage(f"the token of a login has {len(token)} bytes")
     return token
 

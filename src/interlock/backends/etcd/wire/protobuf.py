@@ -13,8 +13,8 @@ from interlock.errors import StoreUnfit
 Value: TypeAlias = "int | bytes"
 Fields: TypeAlias = "dict[int, list[Value]]"
 
-MOST_FIELDS = 1 << 19  # of one message: each takes many times the bytes that it has on the wire
-WHOLE = (1 << 64) - 1
+MAX_FIELDS = 1 << 19  # of one message: each takes many times the bytes that it has on the wire
+MASK_64 = (1 << 64) - 1
 
 _SHORT = [bytes((n,)) for n in range(128)]
 
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Fields:
     found: Fields = {}
     at, end = 0, len(data)
     try:
-        for _ in range(MOST_FIELDS):
+        for _ in range(MAX_FIELDS):
             if at >= end:
                 return found
             tag, at = (data[at], at + 1) if data[at] < 128 else _varint_at(data, at)
@@ -113,7 +113,7 @@ def integer(fields: Fields, number: int) -> int:
     value = values[-1]
     if not isinstance(value, int):
         raise MalformedMessage(f"field {number} is no integer")
-    return value if value < 1 << 63 else (value & WHOLE) - ((value & 1 << 63) << 1)
+    return value if value < 1 << 63 else (value & MASK_64) - ((value & 1 << 63) << 1)
 
 
 def text(fields: Fields, number: int) -> bytes:

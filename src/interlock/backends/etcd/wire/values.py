@@ -18,7 +18,7 @@ from interlock.backends.etcd.wire.messages import KeyValue
 from interlock.model import LINGERING, Claim, Standing
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-LONGEST_KEPT = 512  # characters of a note and a holder's name; longer ones are encoded each time
+MAX_CACHED_CHARACTERS = 512  # characters of a note and a holder's name; longer ones are encoded each time
 
 
 def claim_value(claim: Claim, floor: int) -> bytes:
@@ -27,7 +27,7 @@ def claim_value(claim: Claim, floor: int) -> bytes:
     The instant is wall clock, only for people to read: etcd keeps no times.
     """
     note, who = claim.note, claim.who
-    long = len(note) + len(who) > LONGEST_KEPT
+    long = len(note) + len(who) > MAX_CACHED_CHARACTERS
     make = _rest_of_value.__wrapped__ if long else _rest_of_value
     rest = make(claim.permits, claim.capacity, claim.ttl, note, who, floor)
     id = encode_basestring(claim.id).encode("utf-8", "surrogatepass")

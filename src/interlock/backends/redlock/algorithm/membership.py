@@ -15,9 +15,8 @@ from interlock.model import Claim
 
 MAX_PENDING_RELEASES = 1000  # for each node that is away; of older ones, the claims lapse by themselves
 MAX_NUMBER = 79 * 10**14  # no number is above it: scores, like all numbers of Lua, are exact up to 9e15
-MAX_CLOCK_US = (
-    2**52
-)  # us, in the year 2112: whatever a clock says, Lua tells numbers apart only up to twice that
+# In the year 2112. Whatever a clock says, Lua tells numbers apart only up to twice that.
+MAX_CLOCK_US = 2**52
 MIN_SWEPT_CLAIMS = 256  # claims remembered before lapsed ones are first swept
 CLOCK_KNOWN_S = 0.05  # seconds for which a node's clock need not be looked at again: the next vote does
 

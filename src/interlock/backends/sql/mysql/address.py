@@ -14,7 +14,7 @@ from interlock.errors import InvalidSetting, InvalidURL
 
 PORT = 3306
 CONNECTIONS = 4
-MOST_CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 TLS = ("on", "verify")
 OPTIONS = ("prefix", "connections", "unix_socket", "tls", "ssl_ca", "ssl_cert", "ssl_key")
 
@@ -76,8 +76,8 @@ def session() -> dict[str, Any]:
 
 
 def _connections_option(said: str) -> int:
-    if not said.isdecimal() or not 1 <= int(said) <= MOST_CONNECTIONS:
-        raise InvalidSetting(f"connections={said}: write a number from 1 to {MOST_CONNECTIONS}")
+    if not said.isdecimal() or not 1 <= int(said) <= MAX_CONNECTIONS:
+        raise InvalidSetting(f"connections={said}: write a number from 1 to {MAX_CONNECTIONS}")
     return int(said)
 
 

@@ -19,10 +19,10 @@ from interlock.errors import StoreUnfit
 
 # Seconds that a statement waits for a lock before the server gives up; the base repeats it within its
 # deadline.
-LOCK_WAIT = 2
-SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT}"
-FARTHEST = 2.0  # seconds that the way to a distant server may add to a step
-FRESH = 0.5  # seconds of idleness after which a connection is looked at before it is used
+LOCK_WAIT_S = 2
+SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT_S}"
+MAX_ADDED_ROUND_TRIP_S = 2.0  # seconds that the way to a distant server may add to a step
+UNCHECKED_S = 0.5  # seconds of idleness after which a connection is looked at before it is used
 
 
 class MysqlConnection:
@@ -55,7 +55,7 @@ class MysqlConnection:
         self._opened = True
         self._used = time.monotonic()
         self._least = min(
-            FARTHEST, (self._used - began) / 2
+            MAX_ADDED_ROUND_TRIP_S, (self._used - began) / 2
         )  # of the four round trips or more that connecting takes
         if self._check is not None:
             await self._check.ask(self._driver, max(self._least, began + timeout - self._used))
@@ -80,7 +80,7 @@ class MysqlConnection:
         await self._schema.install(execute, self._label, timeout)
 
     def stale(self) -> bool:
-        return time.monotonic() - self._used > FRESH and self._driver.stale()
+        return time.monotonic() - self._used > UNCHECKED_S and self._driver.stale()
 
     def discard(self) -> None:
         self._opened = False

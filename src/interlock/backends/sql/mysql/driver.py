@@ -22,7 +22,7 @@ from interlock.backends.sql import resolver
 from interlock.backends.sql.mysql import login
 from interlock.backends.sql.mysql.calls import Results
 from interlock.backends.sql.mysql.errors import connect_error, server_error, system_error, timeout_error
-from interlock.backends.sql.mysql.results import LONGEST, Failed, ResultReader
+from interlock.backends.sql.mysql.results import MAX_PACKET_BYTES, Failed, ResultReader
 from interlock.errors import InterlockError, StoreUnfit, Unreached
 
 QUERY = 3  # COM_QUERY
@@ -104,7 +104,11 @@ class BlockingDriver:
         connection._read_timeout = connection._write_timeout = timeout
         data = sql.encode()
         try:
-            if connection._result is None and connection._sock is not None and len(data) < LONGEST - 1:
+            if (
+                connection._result is None
+                and connection._sock is not None
+                and len(data) < MAX_PACKET_BYTES - 1
+            ):
                 _send(connection, data, timeout)
             else:  # PyMySQL puts away what its last statement has left
                 connection._execute_command(QUERY, data)

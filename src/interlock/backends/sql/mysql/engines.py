@@ -12,7 +12,8 @@ from interlock.backends.sql.mysql.driver import ROLE, BlockingDriver, Driver
 from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender, UserSource
 from interlock.errors import StoreUnfit
 
-STEADY = 1.0  # seconds between two clocks that are one: that of a statement stands still while it runs
+# Seconds between two clocks that are one: that of a statement stands still while it runs.
+MAX_CLOCK_STEP_S = 1.0
 
 
 class MysqlLender(Lender, Protocol):
@@ -80,7 +81,7 @@ class _Lent(MysqlConnection):
         asked = "select current_role(), version(), database(), timestampdiff(microsecond, now(6), sysdate(6)) / 1e6"  # noqa: E501
         (((role, version, database, behind),),) = await self._driver.query(asked, timeout)
         # The procedures count by the session's clock, which `set timestamp` stops.
-        if abs(float(behind)) > STEADY:
+        if abs(float(behind)) > MAX_CLOCK_STEP_S:
             raise StoreUnfit(
                 f"{self._address.label}: the sessions of this engine have a clock of their own, by which "
                 "leases "

@@ -8,8 +8,8 @@ from interlock._support.wording import duration
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
 from interlock.errors import InterlockError, StoreUnavailable, StoreUnfit, Unreached
 
-AGAIN = frozenset((1205, 1213, 3572, 1020))  # lock wait, deadlock, nowait, a row that has changed
-NOT_INSTALLED = frozenset((1305, 1146))  # no such procedure, no such table
+RETRY_CODES = frozenset((1205, 1213, 3572, 1020))  # lock wait, deadlock, nowait, a row that has changed
+NOT_INSTALLED_CODES = frozenset((1305, 1146))  # no such procedure, no such table
 READ_ONLY = frozenset((1290, 1792, 1836, 1047))  # --read-only, a replica, a Galera node without quorum
 INTERRUPTED = frozenset(
     (1927, 1969, 3024, 1028, 1053)
@@ -57,9 +57,9 @@ DENIED = frozenset((1044, 1142, 1227, 1370))
 
 def server_error(label: str, code: int, said: str) -> InterlockError:
     """The error for an error that the server has sent, or for a connection that ended."""
-    if code in AGAIN:
+    if code in RETRY_CODES:
         return Again(f"{label}: {said}")
-    if code in NOT_INSTALLED:
+    if code in NOT_INSTALLED_CODES:
         return NotInstalled(f"{label}: the tables or procedures of interlock are missing ({said})")
     if code in READ_ONLY:
         return Demoted(f"{label} takes no writes now ({said})")

@@ -10,8 +10,8 @@ from typing import Any
 
 from interlock.backends.sql.steps import Rows
 
-LONGEST = 0xFFFFFF  # bytes of a packet: a longer one goes on in the next
-MORE = 8  # of the status: another result follows
+MAX_PACKET_BYTES = 0xFFFFFF  # bytes of a packet: a longer one goes on in the next
+MORE_RESULTS = 8  # of the status: another result follows
 OK, FILE, END, ERROR = 0x00, 0xFB, 0xFE, 0xFF  # first bytes of packets
 NULL = 0xFB
 WIDTHS = {0xFC: 3, 0xFD: 4, 0xFE: 9}  # bytes of a number, with the one that says so
@@ -21,7 +21,7 @@ CONVERTERS: dict[int, type[int] | type[float]] = {
     **dict.fromkeys((0, 4, 5, 246), float),  # decimal, float, double
 }
 LOST = 2013
-CHUNK = 4096  # bytes that are read at once: all of most answers
+READ_BYTES = 4096  # bytes that are read at once: all of most answers
 
 
 class Failed(Exception):
@@ -55,7 +55,7 @@ class ResultReader:
             else:
                 rows, status = self._rows(packet[0])
                 results.append(rows)
-            if not status & MORE:
+            if not status & MORE_RESULTS:
                 if self._at < len(self._bytes):
                     raise Failed(LOST, "it has sent more than its answer")
                 return results
@@ -95,7 +95,7 @@ class ResultReader:
         self._at = end
         if first and found[start] == ERROR:
             raise _error(found[start:end])
-        return found[start:end] if size < LONGEST else found[start:end] + self._packet(first=False)
+        return found[start:end] if size < MAX_PACKET_BYTES else found[start:end] + self._packet(first=False)
 
     def _arrive(self, size: int) -> int:
         """Have so many unread bytes, and return where they end; what was read before is forgotten."""
@@ -103,7 +103,7 @@ class ResultReader:
         try:
             while len(found) < size:
                 missing = size - len(found)
-                more = self._file.read1(CHUNK) if missing <= CHUNK else self._file.read(missing)
+                more = self._file.read1(READ_BYTES) if missing <= READ_BYTES else self._file.read(missing)
                 if not more:
                     raise Failed(LOST, "it has closed the connection")
                 found += more

@@ -14,7 +14,8 @@ from interlock.errors import InvalidSetting, StoreUnfit
 
 VERSION = 2  # of the procedures; tables.sql says which tables they share with earlier ones
 DEFAULT_PREFIX = "interlock_"
-LONGEST = 40  # characters of a prefix: a name has at most 64, and so has that of the lock which creators take
+# Characters of a prefix: a name has at most 64, and so has that of the lock which creators take.
+MAX_PREFIX_CHARACTERS = 40
 CLOCK = "utc_timestamp(6)"
 SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """The mode under which procedures are created, and which they keep, whatever mode the sessions have that
@@ -62,10 +63,10 @@ class Schema:
     """
 
     def __init__(self, prefix: str = DEFAULT_PREFIX, clock: str = CLOCK) -> None:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > LONGEST:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", prefix) or len(prefix) > MAX_PREFIX_CHARACTERS:
             raise InvalidSetting(
-                f"prefix={prefix}: write at most {LONGEST} letters, digits and underscores, and no digit "
-                "first"
+                f"prefix={prefix}: write at most {MAX_PREFIX_CHARACTERS} letters, digits and underscores, "
+                "and no digit first"
             )
         self.prefix = prefix
         self._clock = clock

@@ -28,7 +28,7 @@ def psycopg() -> Any:
         raise missing("PostgreSQL", "psycopg 3", "postgresql", "psycopg[binary]") from None
 
 
-SHUNNED = 10.0  # seconds for which a server that hung is tried after the others
+HUNG_SERVER_S = 10.0  # seconds for which a server that hung is tried after the others
 
 
 class Server(NamedTuple):
@@ -137,7 +137,7 @@ class Address:
         return self._hung.get(server, 0.0) > time.monotonic()
 
     def note_hung(self, server: Server) -> None:
-        self._hung[server] = time.monotonic() + SHUNNED
+        self._hung[server] = time.monotonic() + HUNG_SERVER_S
 
     def conninfo(self, server: Server, address: str) -> bytes:
         """What libpq is given for one server at one numeric address; '' if it is to find the address

@@ -69,9 +69,9 @@ def _poll(descriptor: int, event: int, timeout: float) -> bool:
 
 
 # Round trips that a step has at least, however little time is left: a distant server cannot answer sooner,.
-TRIPS = 3
-FARTHEST = 1.0  # but no more than so many seconds
-HUNG = 1.0  # seconds for a server that hung a moment ago: others may become ready meanwhile
+MIN_ROUND_TRIPS = 3
+MAX_ROUND_TRIPS_S = 1.0  # but no more than so many seconds
+HUNG_TIMEOUT_S = 1.0  # seconds for a server that hung a moment ago: others may become ready meanwhile
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class PostgresConnection:
 
     async def _connect_to(self, server: Server, until: float) -> None:
         if self._address.hung(server):
-            until = min(until, time.monotonic() + HUNG)
+            until = min(until, time.monotonic() + HUNG_TIMEOUT_S)
         try:
             addresses = [server.hostaddr]
             if server.unresolved:
@@ -222,7 +222,7 @@ class PostgresConnection:
         statement = self._statements[step]
         parameters = statement.pack(args)
         asked = time.monotonic()
-        until = asked + max(timeout, min(FARTHEST, TRIPS * self._trip))
+        until = asked + max(timeout, min(MAX_ROUND_TRIPS_S, MIN_ROUND_TRIPS * self._trip))
         if self._resets:
             return statement.unpack(await self._run_in_ours(statement, parameters, until))
         try:

@@ -22,7 +22,7 @@ FUNCTIONS = (
     *("write_step", "find_step", "watch_step", "sweep_step"),
 )
 
-LONGEST = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, *FUNCTIONS))
+MAX_PREFIX_CHARACTERS = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, *FUNCTIONS))
 """The bytes of a prefix, at most: PostgreSQL cuts longer names without a word."""
 
 
@@ -45,7 +45,7 @@ class Schema:
     """
 
     def __init__(self, schema: str = "interlock", prefix: str = "", clock: str = CLOCK) -> None:
-        for what, name, most in (("schema", schema, 63), ("prefix", prefix, LONGEST)):
+        for what, name, most in (("schema", schema, 63), ("prefix", prefix, MAX_PREFIX_CHARACTERS)):
             if len(name.encode()) > most or "\0" in name or (what == "schema" and not name):
                 raise InvalidSetting(f"{what}={name}: a name of PostgreSQL has 1 to {most} bytes")
         self.schema = schema

@@ -21,7 +21,7 @@ from interlock._support import native, standard_streams
 from interlock.backends.sql.postgresql.connection import BlockingWaits, PostgresConnection
 from interlock.errors import InterlockError
 
-PROBE = 0.3  # seconds for a notification to come back to us; directly it takes 2 ms
+PROBE_S = 0.3  # seconds for a notification to come back to us; directly it takes 2 ms
 
 
 class NoNotifications(Exception):
@@ -67,7 +67,7 @@ class PostgresSubscription:
             drive(other.query(f"select pg_notify('{self.bell}', '')".encode(), until), nested=True)
         finally:
             other.discard()
-        until = time.monotonic() + PROBE
+        until = time.monotonic() + PROBE_S
         while not self._arrived(self._pgconn):
             left = until - time.monotonic()
             if left <= 0 or not drive(BlockingWaits().readable(self._pgconn.socket, left), nested=True):

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock._core.runtime import Signal
 from interlock.backends.kit.wake_pipe import WakePipe
-from interlock.backends.sql.sqlite.doorbell import LARGEST, Doorbell
+from interlock.backends.sql.sqlite.doorbell import MAX_DATAGRAM_BYTES, Doorbell
 
 
 class BellReader:
@@ -49,7 +49,7 @@ class BellReader:
         if most > 1:
             return self._doorbell.take(most)
         try:
-            ring = os.read(self._number, LARGEST * 2)
+            ring = os.read(self._number, MAX_DATAGRAM_BYTES * 2)
         except BlockingIOError:  # another has taken it
             return []
         return self._topics if ring == self._ring else self._doorbell.topics(ring)

@@ -29,8 +29,8 @@ from interlock._support import native, standard_streams
 if TYPE_CHECKING:
     import socket
 
-LARGEST = 32 * 1024  # bytes of a datagram
-MANY = 16  # datagrams received at once
+MAX_DATAGRAM_BYTES = 32 * 1024  # bytes of a datagram
+DATAGRAMS_PER_READ = 16  # datagrams received at once
 UNKNOWN = ""  # the topic of a ring without the key: nobody waits for it
 
 ABSTRACT = re.compile(r"@(interlock/[0-9]{1,10}/[0-9a-f]{16})#([0-9a-f]{32})", re.ASCII)
@@ -105,7 +105,7 @@ class Doorbell:
                 self._sender = sender
             return self._sender
 
-    def receive(self, timeout: float, most: int = MANY) -> list[str]:
+    def receive(self, timeout: float, most: int = DATAGRAMS_PER_READ) -> list[str]:
         """Return the topics of the rings that have arrived, `most` at once; wait up to `timeout` seconds
         for the first.
         """
@@ -113,7 +113,7 @@ class Doorbell:
         assert bell is not None, "hung before anybody listens"
         bell.settimeout(max(0.0001, timeout))
         try:
-            received = self.topics(bell.recv(LARGEST * 2))
+            received = self.topics(bell.recv(MAX_DATAGRAM_BYTES * 2))
         except (TimeoutError, BlockingIOError):
             return []
         return received + self.take(most - 1)
@@ -126,7 +126,7 @@ class Doorbell:
         received: list[str] = []
         try:
             for _ in range(most):  # bounded: a stranger may ring without end
-                received += self.topics(os.read(self.fileno(), LARGEST * 2))
+                received += self.topics(os.read(self.fileno(), MAX_DATAGRAM_BYTES * 2))
         except BlockingIOError:
             pass
         return received
@@ -189,7 +189,7 @@ def _datagrams(topics: list[str]) -> Iterator[bytes]:
     size = 0
     for topic in topics:
         line = topic.encode()
-        if batch and size + len(line) > LARGEST:
+        if batch and size + len(line) > MAX_DATAGRAM_BYTES:
             yield b"\n".join(batch)
             batch, size = [], 0
         batch.append(line)

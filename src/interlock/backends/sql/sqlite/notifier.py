@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock._support import native
 from interlock.backends.kit.waiters import WeakWaiters, notify
-from interlock.backends.sql.sqlite.doorbell import MANY, UNKNOWN, Doorbell, available
+from interlock.backends.sql.sqlite.doorbell import DATAGRAMS_PER_READ, UNKNOWN, Doorbell, available
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
 from interlock.backends.sql.sqlite.file.database import Database, unmask
 from interlock.backends.sql.sqlite.steps import READS
@@ -39,16 +39,20 @@ if TYPE_CHECKING:
     from interlock.backends.kit.wake_pipe import WakePipe
     from interlock.backends.sql.sqlite.bell_reader import BellReader
 
-NET = 0.05  # seconds between two polls for missed rings, and between two checks for dead processes
-NO_BELL = 0.01  # the same where there are no doorbells: polling is all there is
-DEAF = 0.005  # the same after a missed ring: rings may not reach us at all (another network namespace)
-SHARE = 20  # the thread spends at most one part in 20 of its time on polls, and one on rings for nobody
-LONGEST = 0.25  # seconds between two polls at most: on a busy machine a poll only seems to take long
-IDLE = 5.0  # seconds that the thread outlives the last who needed it
+POLL_PERIOD_S = 0.05  # seconds between two polls for missed rings, and between two checks for dead processes
+BELL_LESS_POLL_PERIOD_S = 0.01  # the same where there are no doorbells: polling is all there is
+# The same after a missed ring: rings may not reach us at all (another network namespace).
+MISSED_RING_POLL_PERIOD_S = 0.005
+# The thread spends at most one part in 20 of its time on polls, and one on rings for nobody.
+PAUSE_PER_POLL = 20
+# Seconds between two polls at most: on a busy machine a poll only seems to take long.
+MAX_POLL_PERIOD_S = 0.25
+IDLE_STOP_S = 5.0  # seconds that the thread outlives the last who needed it
 # More seconds than this, spent on rings for nobody here, are a flood; each second forgives one part in
-# `SHARE`.
-WASTED = 0.005
-LEAST = 0.0002  # seconds that such a reception counts at least: the kernel has had work with it, too
+# `PAUSE_PER_POLL`.
+WASTED_S = 0.005
+# Seconds that such a reception counts at least: the kernel has had work with it, too.
+MIN_RECEPTION_S = 0.0002
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -82,7 +86,7 @@ class Notifier:
         self._pipe: WakePipe | None = None  # wakes it
         self._poll_at = self._check_at = 0.0
         self._seen = (0, 0)
-        self._pause = NET if available() else NO_BELL
+        self._pause = POLL_PERIOD_S if available() else BELL_LESS_POLL_PERIOD_S
         self._watched: WeakWaiters[int, Waiter] = WeakWaiters()  # by the life whose end brings them nearer
         self._wasted = 0.0
         self._wasted_at = 0.0  # when that was so
@@ -183,7 +187,7 @@ class Notifier:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             self.doorbell.ring(self.doorbell.address, [""])  # so that it looks up
-            thread.join(2 * NET + 1.0)
+            thread.join(2 * POLL_PERIOD_S + 1.0)
         notify(self._listening())
         self._database.close()
         self._take_down()
@@ -270,13 +274,13 @@ class Notifier:
     # ---- the thread ---------------------------------------------------------------
 
     def _run(self) -> None:
-        idle_at = time.monotonic() + IDLE
+        idle_at = time.monotonic() + IDLE_STOP_S
         while True:
             self._receive(min(self._poll_at, self._check_at) - time.monotonic(), self.doorbell)
             now = time.monotonic()
             with self._mutex:
                 if self._needed():
-                    idle_at = now + IDLE
+                    idle_at = now + IDLE_STOP_S
                 if self._closed or (now >= idle_at and not self._waiters):
                     self._thread = None
                     return
@@ -296,10 +300,12 @@ class Notifier:
         now = time.monotonic()
         if now >= self._poll_at:
             self._poll()
-            self._poll_at = now + max(self._pause, min(LONGEST, SHARE * (time.monotonic() - now)))
+            self._poll_at = now + max(
+                self._pause, min(MAX_POLL_PERIOD_S, PAUSE_PER_POLL * (time.monotonic() - now))
+            )
         if now >= self._check_at:
             self._check_lives()
-            self._check_at = now + NET
+            self._check_at = now + POLL_PERIOD_S
 
     def _receive(self, timeout: float, bell: Doorbell | BellReader, reading: Waiter | None = None) -> bool:
         """Wait for a ring and wake those it is meant for; whether that is only the waiter whose thread is
@@ -312,7 +318,7 @@ class Notifier:
         try:
             # One at a time, or a waiter would wait for a look at the next ring; all together once some are
             # for nobody.
-            topics = bell.receive(timeout, MANY if self._wasted else 1)
+            topics = bell.receive(timeout, DATAGRAMS_PER_READ if self._wasted else 1)
         except OSError:  # the socket is gone, or out of memory: the net has to do
             bell.pause(timeout)
             return False
@@ -325,16 +331,16 @@ class Notifier:
             self._waste(0.0, least=0.0)
         return alone
 
-    def _waste(self, seconds: float, least: float = LEAST) -> None:
+    def _waste(self, seconds: float, least: float = MIN_RECEPTION_S) -> None:
         """Count what a reception with rings for nobody took; stop listening for a while if that is too
         much.
         """
         now = time.monotonic()
-        left = max(0.0, self._wasted - (now - self._wasted_at) / SHARE)
+        left = max(0.0, self._wasted - (now - self._wasted_at) / PAUSE_PER_POLL)
         self._wasted, self._wasted_at = left + max(least, seconds), now
-        if self._wasted > WASTED:
-            self._deaf_until = now + max(DEAF, SHARE * seconds)
-            self._pause = DEAF
+        if self._wasted > WASTED_S:
+            self._deaf_until = now + max(MISSED_RING_POLL_PERIOD_S, PAUSE_PER_POLL * seconds)
+            self._pause = MISSED_RING_POLL_PERIOD_S
 
     def _is_alone(self, waiter: Waiter, topics: list[str]) -> bool:
         """Whether the topics are this waiter's, and nobody else waits: then nobody has to be looked up or
@@ -349,12 +355,16 @@ class Notifier:
     def _poll(self) -> None:
         """Wake waiters for whom something has changed although no ring reached us."""
         try:
-            missed = self._database.read(self._database.clock.now() + NET, self._missed)
+            missed = self._database.read(self._database.clock.now() + POLL_PERIOD_S, self._missed)
         except InterlockError:
             return  # a waiter learns of it from its own next call
         notify(missed)
         if available():
-            self._pause = DEAF if missed or self._ignores_rings() else min(NET, self._pause * 2)
+            self._pause = (
+                MISSED_RING_POLL_PERIOD_S
+                if missed or self._ignores_rings()
+                else min(POLL_PERIOD_S, self._pause * 2)
+            )
 
     def _missed(self, tx: Transaction) -> list[Waiter]:
         (version,) = tx.execute("pragma data_version").fetchone()

@@ -58,11 +58,11 @@ TRAITS = Traits(
 
 CLAIM_IDLE = CLAIMS["claim_idle"]
 RELEASE_ALONE = CLAIMS["release_alone"]
-SWEEP_WRITES = 64  # between two slices of the sweep, which costs no round trip here
-SWEEP_SECONDS = 2.0
-CLOSING = 1.0  # seconds for the last question to the file
-CROWDED = 0.25  # seconds for which the quick path is not tried again where it has met somebody
-MOST_CROWDED = 1000  # resources of which that is remembered
+WRITES_PER_SWEEP = 64  # between two slices of the sweep, which costs no round trip here
+SWEEP_PERIOD_S = 2.0
+CLOSE_TIMEOUT_S = 1.0  # seconds for the last question to the file
+CROWDED_S = 0.25  # seconds for which the quick path is not tried again where it has met somebody
+MAX_CROWDED_RESOURCES = 1000  # resources of which that is remembered
 
 
 class SqliteStore(SqlStore):
@@ -80,7 +80,9 @@ class SqliteStore(SqlStore):
         self, database: Database, notifier: Notifier, runtime: WaitRuntime, *, of: SqliteStore | None = None
     ) -> None:
         """`of` is another store with the same database and notifier, which closes them."""
-        self._state: SharedState = of._state if of else SharedState(SweepCursor(SWEEP_WRITES, SWEEP_SECONDS))
+        self._state: SharedState = (
+            of._state if of else SharedState(SweepCursor(WRITES_PER_SWEEP, SWEEP_PERIOD_S))
+        )
         super().__init__(database.path, database.clock.now, runtime, notifier, self._state)
         self.path = database.path
         self._wall_ns = database.clock.wall_ns
@@ -169,9 +171,9 @@ class SqliteStore(SqlStore):
         """For a while, take the long way at once on this resource: a hand-off must not pay for a quick
         path in vain.
         """
-        if len(self._crowded) >= MOST_CROWDED:
+        if len(self._crowded) >= MAX_CROWDED_RESOURCES:
             self._crowded.clear()
-        self._crowded[resource] = now + CROWDED
+        self._crowded[resource] = now + CROWDED_S
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         deadline = Deadline(self.now, timeout)
@@ -290,7 +292,7 @@ class SqliteStore(SqlStore):
         stands, life = True, self._database.liveness.life
         if life:
             with suppress(InterlockError):
-                stands = self._database.read(min(until, self.now() + CLOSING), reading.outlived, life)
+                stands = self._database.read(min(until, self.now() + CLOSE_TIMEOUT_S), reading.outlived, life)
         self._database.close()
         if not stands:
             self._database.retire()

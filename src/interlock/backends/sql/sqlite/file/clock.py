@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from interlock._support import clock
 
-SAME_BOOT = 10.0  # seconds: by how much the computed instant of one boot may wander
+SAME_BOOT_S = 10.0  # seconds: by how much the computed instant of one boot may wander
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE = "/proc/self/timens_offsets"
@@ -75,4 +75,4 @@ class Clock:
         kernel, and taking their neighbours' claims for dead would give two holders. A reboot also moves
         the instant of the boot by at least the time the machine had been up.
         """
-        return bool(boot and self.boot) and boot != self.boot and abs(booted - self.booted()) > SAME_BOOT
+        return bool(boot and self.boot) and boot != self.boot and abs(booted - self.booted()) > SAME_BOOT_S

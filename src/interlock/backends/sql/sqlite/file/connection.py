@@ -17,8 +17,9 @@ Objects: TypeAlias = dict[tuple[str, str], str]
 MARK = 0x494C434B  # "ILCK": which program's file this is
 SCHEMA = 2
 OLDEST = (3, 24, 0)
-PAGE = 2048  # bytes: what each commit writes for each table it touches; rows have about 200
-LOG = 4000  # pages after which a commit also empties the log into the file, which costs two disk flushes
+PAGE_BYTES = 2048  # bytes: what each commit writes for each table it touches; rows have about 200
+# Pages after which a commit also empties the log into the file, which costs two disk flushes.
+LOG_PAGES = 4000
 
 
 def connect(path: str, clock: Clock) -> sqlite3.Connection:
@@ -109,7 +110,7 @@ def _compare(path: str, found: Objects, ours: Objects) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    connection.execute(f"pragma page_size = {PAGE}")
+    connection.execute(f"pragma page_size = {PAGE_BYTES}")
     connection.execute("pragma journal_mode = wal")  # before the tables: not possible inside a transaction
     with connection:
         connection.execute("begin immediate")
@@ -132,7 +133,7 @@ def _configure(connection: sqlite3.Connection, path: str) -> None:
     # rise across it all the same, their floor is the clock.
     connection.execute("pragma synchronous = normal")
     connection.execute("pragma trusted_schema = off")  # what a file says runs no function of ours
-    connection.execute(f"pragma wal_autocheckpoint = {LOG}")
+    connection.execute(f"pragma wal_autocheckpoint = {LOG_PAGES}")
 
 
 def _greet(connection: sqlite3.Connection, clock: Clock) -> None:

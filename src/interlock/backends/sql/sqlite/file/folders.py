@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from interlock.backends.sql.sqlite.file import errors
 from interlock.errors import StoreUnfit
 
-LINKS = 40  # symbolic links on one path, as on Linux
+MAX_LINKS = 40  # symbolic links on one path, as on Linux
 
 
 def check(path: str, file: os.stat_result | None) -> None:
@@ -70,7 +70,7 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result | None, bool]]:
         if not is_link:
             folder = os.path.dirname(folder) if name == ".." else here
             continue
-        if (links := links + 1) > LINKS:
+        if (links := links + 1) > MAX_LINKS:
             raise errors.unfit(path, "leads through too many symbolic links; name another file", errno.ELOOP)
         target = os.readlink(here)
         folder = "/" if os.path.isabs(target) else folder

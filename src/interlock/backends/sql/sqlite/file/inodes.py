@@ -12,7 +12,7 @@ File" (sqlite.org/howtocorrupt.html), and sqlite.org/wal.html on the three files
 - A process that has the old files open leaves them only while it holds their write lock: no other process can
   be in the middle of a write there, and none that checks after that begins one.
 - A newcomer cannot see the old lock. If others are present (see `liveness`) but files are missing, it gives a
-  write that began before the removal a moment (`GRACE`) to end.
+  write that began before the removal a moment (`GRACE_S`) to end.
 - If only the log (`-wal`) is missing while others are present, a newcomer stays away: it would begin an empty
   one, of which the others know nothing. They have the old one open and go on; when the last of them leaves,
   nothing is lost.
@@ -37,8 +37,8 @@ from interlock.backends.sql.sqlite.file.location import NETWORK, make_beside
 from interlock.errors import InterlockError
 
 SHARED, LOG = "-shm", "-wal"
-GRACE = 0.05  # seconds for a write that began before the shared memory was removed
-LOG_GRACE = 1.0  # seconds for a log that may just be being made, or removed in good order
+GRACE_S = 0.05  # seconds for a write that began before the shared memory was removed
+LOG_GRACE_S = 1.0  # seconds for a log that may just be being made, or removed in good order
 # Seconds: after so long a directory's time of change cannot be met a second time (a tick has 0.01).
 SETTLED = 0.04
 
@@ -231,7 +231,7 @@ class OpenFiles:
             return
         now = time.monotonic()
         self._missed = self._missed or now
-        if now < self._missed + (LOG_GRACE if shared else GRACE):
+        if now < self._missed + (LOG_GRACE_S if shared else GRACE_S):
             raise Unsettled(errors.unavailable(self.path))
         if shared:
             raise errors.log_removed(self.path)

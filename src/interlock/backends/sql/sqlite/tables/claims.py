@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from interlock._core.admission import admitted
 from interlock.backends.sql.sqlite.tables.queue import (
-    HIGHEST,
+    MAX_TOKEN,
     Position,
     advance,
     drop,
@@ -24,13 +24,13 @@ from interlock.backends.sql.sqlite.tables.queue import (
     standing,
 )
 from interlock.backends.sql.sqlite.tables.registers import ring_watchers
-from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK, Row
+from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK_S, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import IN, WAITS, Rows
 
-LOWEST = 0  # token
-FEW = 4  # renewals on one resource: for more of them its queue is read once, not once each
+MIN_TOKEN = 0  # token
+FEW_RENEWALS = 4  # renewals on one resource: for more of them its queue is read once, not once each
 NOBODY = (None,) * 7  # ahead of a claim
 RENEWED = ("r", None, None)
 RELEASED: Rows = [(True, None)]
@@ -166,7 +166,7 @@ def _hand_over(tx: Transaction, resource: str, id: str) -> bool:
     Does what the rest of `release` would do, with one look at the queue: nobody else can be let in, or has
     watched the holder.
     """
-    front = tx.execute(FRONT, (tx.now, tx.now + SLACK, "q" + resource, resource)).fetchall()
+    front = tx.execute(FRONT, (tx.now, tx.now + SLACK_S, "q" + resource, resource)).fetchall()
     if not front or front[-1][3] is None:
         return False
     token, holder, bell, state, watched = front[0]
@@ -219,18 +219,18 @@ def renew(tx: Transaction, items: Sequence[tuple[Any, ...]], _bell: str = "") ->
     known = {
         resource: dict[str, int](tx.execute(CLAIMS["tokens"], (resource,)))
         for resource, times in asked.items()
-        if times > FEW
+        if times > FEW_RENEWALS
     }
     answers: list[tuple[Any, ...]] = []
     for resource, id, ttl, note, permits, _, waiting in items:
         tokens = known.get(resource)
-        low, high = LOWEST, HIGHEST
+        low, high = MIN_TOKEN, MAX_TOKEN
         if tokens is not None:
-            low = high = tokens.get(id, LOWEST)
+            low = high = tokens.get(id, MIN_TOKEN)
         # fmt: off
         row = {
             "resource": resource, "low": low, "high": high, "id": id, "ttl": ttl, "note": note,
-            "now": tx.now, "slack": SLACK, "life": tx.life, "least": WAITS if waiting else IN,
+            "now": tx.now, "slack": SLACK_S, "life": tx.life, "least": WAITS if waiting else IN,
         }
         # fmt: on
         if tx.execute(CLAIMS["renew"], row).rowcount == 0:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK, Row
+from interlock.backends.sql.sqlite.tables.row import EVICTED, SLACK_S, Row
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import WAITS
 
-HIGHEST = 2**63 - 1  # token
+MAX_TOKEN = 2**63 - 1  # token
 
 
 class Position:
@@ -46,7 +46,7 @@ class Position:
         self.resource = resource
         self.mine = mine
         self.evicted = mine is not None and mine.state == EVICTED
-        self.token = HIGHEST if mine is None else mine.token  # those below it are ahead
+        self.token = MAX_TOKEN if mine is None else mine.token  # those below it are ahead
         self.left = False  # somebody ahead was found to be gone, and removed
         self.ahead = self.taken = self.waiting = 0
         self.capacity: int | None = (
@@ -62,8 +62,8 @@ class Position:
     def count(self, tx: Transaction) -> None:
         """Count those ahead; remove what has lapsed among them."""
         counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
-        while counted[0] and not (counted[6] > tx.now >= counted[7] - SLACK):
-            asked = {"resource": self.resource, "token": self.token, "now": tx.now, "slack": SLACK}
+        while counted[0] and not (counted[6] > tx.now >= counted[7] - SLACK_S):
+            asked = {"resource": self.resource, "token": self.token, "now": tx.now, "slack": SLACK_S}
             drop(tx, self.resource, [token for (token,) in tx.execute(CLAIMS["lapsed"], asked).fetchall()])
             self.left = True
             counted = tx.execute(CLAIMS["ahead"], (self.resource, self.token)).fetchone()
@@ -91,7 +91,7 @@ class Position:
 
 def find(tx: Transaction, resource: str, id: str) -> Row | None:
     """The row of a claim that has not lapsed; also that of an evicted one, which tells its owner."""
-    asked = {"resource": resource, "id": id, "now": tx.now, "slack": SLACK}
+    asked = {"resource": resource, "id": id, "now": tx.now, "slack": SLACK_S}
     found = tx.execute(CLAIMS["mine"], asked).fetchone()
     return None if found is None else Row(*found)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.backends.sql.sqlite.tables.queue import live_rows, living
-from interlock.backends.sql.sqlite.tables.row import SLACK, live
+from interlock.backends.sql.sqlite.tables.row import SLACK_S, live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import IN, Rows
@@ -23,7 +23,7 @@ def queue(tx: Transaction, resource: str, limit: int | None) -> Rows:
 
 def names(tx: Transaction, prefix: str, after: str, limit: int) -> Rows:
     asked: dict[str, Any] = {"after": after, "first": prefix, "end": _beyond(prefix), "now": tx.now}
-    return tx.execute(CLAIMS["names"], {**asked, "slack": SLACK, "limit": limit}).fetchall()
+    return tx.execute(CLAIMS["names"], {**asked, "slack": SLACK_S, "limit": limit}).fetchall()
 
 
 def find(tx: Transaction, resource: str, id: str) -> Rows:

@@ -9,7 +9,7 @@ from typing import Any
 from interlock.backends.sql.sqlite.tables.row import live
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS, REGISTERS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
-from interlock.backends.sql.steps import REMEMBERED, Rows
+from interlock.backends.sql.steps import REMEMBERED_S, Rows
 
 
 def read(tx: Transaction, name: str) -> Rows:
@@ -22,7 +22,7 @@ def _present(tx: Transaction, name: str) -> Any:
     ago.
     """
     row = tx.execute(REGISTERS["read"], (name,)).fetchone()
-    return None if row is None or (row[3] is not None and not live(tx.now, row[3], REMEMBERED)) else row
+    return None if row is None or (row[3] is not None and not live(tx.now, row[3], REMEMBERED_S)) else row
 
 
 def write(

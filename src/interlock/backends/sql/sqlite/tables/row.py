@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 EVICTED = 2  # a state of claims beside those of `steps`, WAITS and IN: see schema.sql
-SLACK = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
+SLACK_S = 1.0  # seconds: what two processes' readings of the clock around one transaction may differ by
 
 
 def live(now: float, lapses_at: float, ttl: float) -> bool:
     """Whether a row counts: not lapsed, and not further ahead than its ttl, as only an earlier boot's is."""
-    return now < lapses_at <= now + ttl + SLACK
+    return now < lapses_at <= now + ttl + SLACK_S
 
 
 class Row(NamedTuple):
