@@ -42,7 +42,7 @@ from interlock._core.drive import drive
 from interlock._core.reentry import Entry, Reentrant
 from interlock._runtime import lifetimes
 from interlock._runtime.identity import described_at
-from interlock._runtime.statements import ExitMethod, OtherExit, entered, entering
+from interlock._runtime.with_statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
 from interlock.errors import Skipped
 from interlock.model import Queue, Standing, Value

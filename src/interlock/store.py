@@ -419,7 +419,7 @@ class StoreDefaults:
         return Examination()
 
     def blocking(self) -> Store:
-        """Itself: this store is a blocking one. An asyncio store returns its blocking twin."""
+        """Itself: this store is a blocking one. An asyncio store returns its blocking side."""
         return cast(Store, self)
 
     def for_keeper(self) -> Store:

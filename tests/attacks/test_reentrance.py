@@ -333,12 +333,12 @@ def test_statements_over_one_lock_object_keep_apart(client: interlock.Client) ->
 
 
 def test_attempts_that_fail_leave_no_statement_to_sweep(client: interlock.Client) -> None:
-    from interlock._runtime import statements
+    from interlock._runtime import with_statements
 
     with interlock.connect(f"memory://{id(client)}") as other, other.lock("x"):
-        before = len(statements._over)
+        before = len(with_statements._over)
         for _ in range(20):
             with pytest.raises(interlock.AcquireTimeout), other.lock("x", timeout=0):
                 pass
-        assert len(statements._over) <= before
+        assert len(with_statements._over) <= before
     assert keeper.MAX_NAP_S <= 1.0  # within which the keeper sweeps

@@ -204,9 +204,9 @@ def test_an_eviction_whose_tombstones_find_no_lease_meets_only_those_it_has_seen
             heir.append(heirs.semaphore("x", capacity=2).acquire(timeout=PATIENCE))
             store = operator._core.store
             assert isinstance(store, EtcdStore)
-            litter = store._side.sessions.litter
-            assert litter is not None
-            drive(store._side.transport.ask(REVOKE, of_lease(litter[0]), PATIENCE), nested=True)
+            tombstone_lease = store._side.sessions.tombstone_lease
+            assert tombstone_lease is not None
+            drive(store._side.transport.ask(REVOKE, of_lease(tombstone_lease[0]), PATIENCE), nested=True)
 
         real = BlockingTransport.call
 

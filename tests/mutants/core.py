@@ -362,7 +362,7 @@ LEASES: list[Mutant] = [
         Code(
             HOLDING,
             "Holding.unregister_lease",
-            "if client.keeper.young.pop(lease, self) is not None:\n    ...",
+            "if client.keeper.newly_kept.pop(lease, self) is not None:\n    ...",
             "if False:\n    ...",
         ),
         Code(
@@ -453,7 +453,7 @@ INTERRUPTED: list[Mutant] = [
         "nobody watches a statement",
         "a body that was cut short is renewed for ever",
         Code(
-            "_runtime/statements.py",
+            "_runtime/with_statements.py",
             "ExitMethod.__get__",
             "statement.watch = watch = Watch(method[0], _over.append)",
             "statement.watch = watch = Watch(method[0])",
@@ -464,7 +464,7 @@ INTERRUPTED: list[Mutant] = [
         "the exit object stands in a frame",
         "a traceback that is kept keeps a lock",
         Code(
-            "_runtime/statements.py",
+            "_runtime/with_statements.py",
             "ExitMethod.__get__",
             "watch.statement = _here.statement = statement",
             (
@@ -473,7 +473,7 @@ INTERRUPTED: list[Mutant] = [
             ),
         ),
         Code(
-            "_runtime/statements.py",
+            "_runtime/with_statements.py",
             "entered",
             (
                 "if statement is not None and (statement.manager is manager or statement.manager is type(manager)):\n"
@@ -489,19 +489,26 @@ INTERRUPTED: list[Mutant] = [
     mutant(
         "the exit object stands in a variable",
         "a frame that a profiler keeps keeps a lock",
-        Code("_runtime/statements.py", "ExitMethod.__get__", "return method.pop()", "return method[0]"),
+        Code("_runtime/with_statements.py", "ExitMethod.__get__", "return method.pop()", "return method[0]"),
         tests=watched("profiler"),
     ),
     mutant(
         "a look at all frames keeps them",
         "the variables of whoever called the sweep live until the garbage collector runs",
-        Code("_runtime/statements.py", "_running", "frames, frame = ([], None)", "frame = sys._getframe()"),
+        Code(
+            "_runtime/with_statements.py", "_running", "frames, frame = ([], None)", "frame = sys._getframe()"
+        ),
         tests=watched("frames_of_all"),
     ),
     mutant(
         "an ExitStack waits for the garbage collector",
         "a lock whose exit was interrupted there is renewed for ever",
-        Code("_runtime/statements.py", "sweep", "if statement.interrupted():\n    ...", "if False:\n    ..."),
+        Code(
+            "_runtime/with_statements.py",
+            "sweep",
+            "if statement.interrupted():\n    ...",
+            "if False:\n    ...",
+        ),
         tests=reentered("waits_for_no_collector and memory"),
     ),
     mutant(

@@ -130,8 +130,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redis/transport/multiplexed.py",
             "MultiplexedConnection.ask",
-            "if not pending and (not self.wakeups.ready):\n    ...",
-            "if len(pending) != 1 and (not self.wakeups.ready):\n    ...",
+            "if not pending and (not self.inline_resume.ready):\n    ...",
+            "if len(pending) != 1 and (not self.inline_resume.ready):\n    ...",
         ),
         tests=Tests("tests/redis/test_multiplexed_order.py"),
     ),
@@ -185,7 +185,7 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redlock/transport/connections.py",
             "NodeConnection.receive",
-            "if packed.crossed and reply == 0:\n    ...",
+            "if packed.sent_on_other_set and reply == 0:\n    ...",
             "if False:\n    ...",
         ),
         tests=Tests("tests/redlock/test_late_votes.py", "before_its_vote"),
@@ -308,33 +308,33 @@ MUTANTS: list[Mutant] = [
         "the loop knows one running task, and either of them is taken for the other",
         Code(
             "_support/inline_resume.py",
-            "Wakeups.run",
+            "InlineResume.run",
             "if task_of(loop) is not None or '_nest_patched' in names_in_asyncio:\n    ...",
             "if task_of(loop) is loop or '_nest_patched' in names_in_asyncio:\n    ...",
         ),
-        tests=Tests("tests/unit/test_wakeups.py", "another_task"),
+        tests=Tests("tests/unit/test_inline_resume.py", "another_task"),
     ),
     mutant(
         "asyncio: the tasks of one read depend on each other",
         "a task that ends the program leaves others behind for ever",
         Code(
             "_support/inline_resume.py",
-            "Wakeups.run",
+            "InlineResume.run",
             "if len(ready) > 1:\n    ...",
             "if not ready:\n    ...",
         ),
-        tests=Tests("tests/unit/test_wakeups.py", "as_in_asyncio"),
+        tests=Tests("tests/unit/test_inline_resume.py", "as_in_asyncio"),
     ),
     mutant(
         "asyncio: tasks are resumed at once with nest_asyncio, too",
         "a lock inside a nested run of the loop waits for five seconds",
         Code(
             "_support/inline_resume.py",
-            "Wakeups.run",
+            "InlineResume.run",
             "if task_of(loop) is not None or '_nest_patched' in names_in_asyncio:\n    ...",
             "if task_of(loop) is not None:\n    ...",
         ),
-        tests=Tests("tests/unit/test_wakeups.py", "may_run_the_loop"),
+        tests=Tests("tests/unit/test_inline_resume.py", "may_run_the_loop"),
     ),
     mutant(
         "redis, asyncio: a connection goes on after an interrupt between a reply and its request",
@@ -352,11 +352,11 @@ MUTANTS: list[Mutant] = [
         "a program that calls sys.exit goes on, without its connection",
         Code(
             "_support/inline_resume.py",
-            "Wakeups.__init__",
+            "InlineResume.__init__",
             "self._at_once = isinstance(loop, asyncio.BaseEventLoop)",
             "self._at_once = True",
         ),
-        tests=Tests("tests/unit/test_wakeups.py", "uvloop"),
+        tests=Tests("tests/unit/test_inline_resume.py", "uvloop"),
     ),
     mutant(
         "asyncio: a reply is set for a task that was cancelled",

@@ -22,7 +22,7 @@ from interlock.backends.kit.wake_pipe import WakePipe
 from interlock.backends.sql.sqlite import SqliteStore, doorbell, notifier, open_store
 from interlock.backends.sql.sqlite.bell_reader import BellReader
 from interlock.backends.sql.sqlite.doorbell import Doorbell
-from interlock.backends.sql.wakeups import Waiter
+from interlock.backends.sql.waking import Waiter
 from interlock.model import Busy, Granted
 from tests.patience import PATIENCE
 from tests.sqlite.common import claim, eventually

@@ -21,7 +21,7 @@ from interlock._core.drive import drive
 from interlock.backends.sql import steps
 from interlock.backends.sql.sqlite import SqliteStore, doorbell, notifier
 from interlock.backends.sql.sqlite.doorbell import Doorbell
-from interlock.backends.sql.wakeups import Look, Waiter
+from interlock.backends.sql.waking import ChangeRead, Waiter
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Granted, Renewal
 from interlock.testing.lag import at_most
@@ -525,7 +525,7 @@ def test_who_begins_to_listen_during_a_look_is_not_passed_over(
     writer, store = opened(), opened()
     heard, read = threading.Event(), store._notifier._database.read
 
-    waiter = Waiter(heard, "rn", look=Look(steps.READ, ("n",), lambda found: True))
+    waiter = Waiter(heard, "rn", change_read=ChangeRead(steps.READ, ("n",), lambda found: True))
 
     def late(*args: Any) -> Any:
         store._notifier._waiters.add(waiter, "rn")

@@ -85,14 +85,14 @@ class TestBegin:
 
     def test_the_end_is_told_though_the_work_is_never_begun(self) -> None:
         told: list[str] = []
-        life = native._Life(no_work, lambda: told.append("ended"))
+        life = native._ThreadLife(no_work, lambda: told.append("ended"))
         del life  # as a thread does that was struck before its first instruction
         assert told == ["ended"]
 
     def test_the_end_is_told_though_the_error_that_struck_at_the_first_instruction_is_kept(self) -> None:
         """A hook that reports errors of threads may keep the last one, and with it the frame that was struck."""
         told: list[str] = []
-        target = native._Life(no_work, lambda: told.append("ended")).target()
+        target = native._ThreadLife(no_work, lambda: told.append("ended")).target()
 
         def strike(frame: FrameType, event: str, argument: object) -> None:
             if frame.f_code is native._live.__code__:

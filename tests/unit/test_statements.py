@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interlock._runtime import statements
-from interlock._runtime.statements import ExitMethod, Statement, entered, sweep
+from interlock._runtime import with_statements
+from interlock._runtime.with_statements import ExitMethod, Statement, entered, sweep
 
 
 class Held:
@@ -79,7 +79,7 @@ def test_a_frame_that_a_profiler_keeps_does_not_keep_the_statement_alive() -> No
     held, kept = Held(), list[FrameType]()
 
     def keep(frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code.co_filename == statements.__file__:
+        if frame.f_code.co_filename == with_statements.__file__:
             kept.append(frame)
 
     sys.setprofile(keep)
@@ -99,7 +99,7 @@ def test_a_look_at_the_frames_of_all_threads_keeps_none_of_them() -> None:
 
     def caller() -> weakref.ref[Held]:
         variable = Held()
-        assert not statements._running(Statement(None))
+        assert not with_statements._running(Statement(None))
         return weakref.ref(variable)
 
     gc.disable()

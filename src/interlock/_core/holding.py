@@ -142,7 +142,9 @@ class Holding:
 
     def unregister_lease(self, lease: Lease) -> None:
         client = self.client
-        if client.keeper.young.pop(lease, self) is not None:  # most are gone before the keeper has looked
+        if (
+            client.keeper.newly_kept.pop(lease, self) is not None
+        ):  # most are gone before the keeper has looked
             client.keeper.drop(lease)
         self.leases.pop(lease, None)  # each a single step, which needs no mutex
         client.leases.pop(lease, None)

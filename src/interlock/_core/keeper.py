@@ -14,7 +14,7 @@ verdict; but it is given the time that the server has lately needed, or a lease 
 would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice
 that renewals have stopped.
 
-A lease that lives for a moment costs one entry in a dictionary, `young`. The keeper looks there whenever it
+A lease that lives for a moment costs one entry in a dictionary, `newly_kept`. The keeper looks there whenever it
 wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline.
 Entries are not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with
 when it comes up.
@@ -125,7 +125,7 @@ class Keeper:
         self._session = session  # None where each claim lapses by itself
         self._stall_reported = False
         self._order = count()
-        self.young: dict[Renewable, None] = {}  # those that came since the keeper last looked
+        self.newly_kept: dict[Renewable, None] = {}  # those that came since the keeper last looked
         self._live: dict[Renewable, None] = {}
         self._by_due: list[tuple[float, int, Renewable]] = []
         self._by_deadline: list[tuple[float, int, Renewable]] = []
@@ -154,7 +154,7 @@ class Keeper:
         """
         when = kept._due if due is None else due
         # Before the look at `_wakes_at`: a keeper that falls asleep looks the other way round.
-        self.young[kept] = None
+        self.newly_kept[kept] = None
         self._busy = True
         if when < self._wakes_at or self._job is None or not self._job.alive():
             self._wake(when)
@@ -220,7 +220,7 @@ class Keeper:
 
     def drop(self, kept: Renewable) -> None:
         """Leave `kept` alone from now on: no renewal is begun after this returns."""
-        if self.young.pop(kept, self) is None:
+        if self.newly_kept.pop(kept, self) is None:
             return
         with self._mutex:
             self._live.pop(kept, None)
@@ -285,7 +285,7 @@ class Keeper:
             self._wakes_at = self._next(now)
             self._busy = False
         # Whatever came since is seen here, or its caller has seen `_wakes_at` and rings.
-        if self._stopping or self.young or self._abandoned:
+        if self._stopping or self.newly_kept or self._abandoned:
             return
         left = self._wakes_at - now
         if left > 0:
@@ -303,8 +303,8 @@ class Keeper:
 
     def _absorb(self) -> None:
         """Enter the newcomers into the heaps. Under the mutex."""
-        for kept in list(self.young):
-            if self.young.pop(kept, self) is None:  # or it was dropped this very moment
+        for kept in list(self.newly_kept):
+            if self.newly_kept.pop(kept, self) is None:  # or it was dropped this very moment
                 self._live[kept] = None
                 self._push(kept)
                 if kept.deadline != NEVER:

@@ -20,7 +20,7 @@ class Leases(Protocol):
     def leases(self) -> Sequence[Lease]: ...
 
 
-Presentable: TypeAlias = "Lease | Leases | Iterable[Lease] | str"
+TokenSource: TypeAlias = "Lease | Leases | Iterable[Lease] | str"
 """What a guard accepts: a lease, several leases, or the name of a resource, whose token is given beside
 it.
 """
@@ -62,7 +62,7 @@ def presented(lease: Lease | str, token: int | None = None, *, shared: bool = Fa
 
 
 def presented_all(
-    leases: Presentable, token: int | None = None, *, shared: bool = False
+    leases: TokenSource, token: int | None = None, *, shared: bool = False
 ) -> tuple[Presented, ...]:
     """Return what one lease, several leases or `(resource, token)` present, in the order of the names.
 

@@ -124,7 +124,7 @@ class Runtime(Protocol):
         ...
 
     def sweep_statements(self) -> None:
-        """Release what interrupted `with` statements have left behind; see `_runtime/statements.py`."""
+        """Release what interrupted `with` statements have left behind; see `_runtime/with_statements.py`."""
         ...
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:

@@ -238,6 +238,6 @@ class Waiter:
         place, keeper = self._place, self._client.keeper
         if place is not None:
             place.left = True
-            if keeper.young.pop(place, self) is not None:  # most are gone before the keeper has looked
+            if keeper.newly_kept.pop(place, self) is not None:  # most are gone before the keeper has looked
                 keeper.drop(place)
             self._place = None

@@ -13,7 +13,7 @@ from inspect import isawaitable
 from typing import Any
 
 from interlock._core.runtime import BRIEF_S, Job, Mutex, Owner, Signal
-from interlock._runtime import identity, statements
+from interlock._runtime import identity, with_statements
 from interlock._runtime.threads import new_mutex
 from interlock._support import clock
 from interlock._support.inline_resume import task_of
@@ -344,7 +344,7 @@ class Tasks:
         if loop is not None:
             post(loop, lambda: self._hold(loop.create_task(run())))
 
-    sweep_statements = staticmethod(statements.sweep)
+    sweep_statements = staticmethod(with_statements.sweep)
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
         if self._bound is not None:

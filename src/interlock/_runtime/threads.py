@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock._core.runtime import Job, Mutex, Owner, Signal
-from interlock._runtime import identity, statements
+from interlock._runtime import identity, with_statements
 from interlock._support import clock, native
 
 
@@ -190,7 +190,7 @@ class Threads:
         """The keeper's runtime beside this one."""
         return self
 
-    sweep_statements = staticmethod(statements.sweep)
+    sweep_statements = staticmethod(with_statements.sweep)
 
     def later(self, deliver: Callable[[Any], object], argument: object) -> None:
         self._deliveries.add(deliver, argument)

@@ -30,7 +30,7 @@ names_in_asyncio = vars(asyncio)  # nest_asyncio adds one
 WakeUp = tuple[Callable[[Any], object], "asyncio.Future[Any]", Context]
 
 
-class Wakeups:
+class InlineResume:
     """The tasks whose answers came in one read of a connection: first all answers are given, then the
     tasks go on.
     """

@@ -94,7 +94,7 @@ class PlainSocket:
         self._calls.close(self._sock)
 
 
-class _Life:
+class _ThreadLife:
     """The life of a new thread.
 
     `ended` is called once, when `work` is over or when the thread goes without having begun it.
@@ -124,7 +124,7 @@ class _Life:
         self.end()
 
 
-def _live(life: Callable[[], _Life | None]) -> None:
+def _live(life: Callable[[], _ThreadLife | None]) -> None:
     """Do the work of a thread's life.
 
     An exception that strikes before the first line is kept by whoever reports it, and this frame with it. So
@@ -144,7 +144,7 @@ def begin(work: Callable[[], object], ended: Callable[[], object]) -> None:
 
     A greenlet in a program of greenlets. Raises RuntimeError if no thread can be had.
     """
-    life = _Life(work, ended)
+    life = _ThreadLife(work, ended)
     try:
         _thread.start_new_thread(life.target(), ())
     except BaseException:
@@ -169,7 +169,7 @@ else:
         @property
         def _bootstrap(self) -> Callable[[], None]:
             library, started = cast(Any, super()), cast(Any, self)._started
-            return _Life(library._bootstrap, started.set).target()
+            return _ThreadLife(library._bootstrap, started.set).target()
 
         def start(self) -> None:
             """As the library's; RuntimeError also if the new thread was ended before it began."""

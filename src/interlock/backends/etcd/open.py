@@ -48,7 +48,7 @@ class _Assembly:
         return EtcdStore(side, None, keeper)
 
     def on_loop(self, runtime: StoreRuntime) -> EtcdStore:
-        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        """An asyncio store has a blocking side, for the keeper's thread and for the end of the process."""
         from interlock.backends.etcd.transport.aio import (
             AsyncTransport,  # here, not above: most programs do without asyncio
         )
@@ -67,7 +67,7 @@ class _Assembly:
 
         def thread_keeper() -> EtcdStore:
             side.transport.accompany(threads.transport)
-            return twin
+            return blocking_side
 
-        twin = EtcdStore(threads, None, thread_keeper)
-        return EtcdStore(side, twin, task_keeper)
+        blocking_side = EtcdStore(threads, None, thread_keeper)
+        return EtcdStore(side, blocking_side, task_keeper)

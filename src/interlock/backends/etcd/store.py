@@ -57,11 +57,11 @@ class EtcdStore(StoreDefaults):
     traits = TRAITS
 
     def __init__(
-        self, side: Side, twin: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
+        self, side: Side, blocking_side: EtcdStore | None, make_keeper: Callable[[], EtcdStore] | None = None
     ) -> None:
         self._side = side
         side.transport.on_connected = partial(claims.post_marks_again, side.sessions)
-        self._sides: Sides[EtcdStore] = Sides(twin, make_keeper)
+        self._sides: Sides[EtcdStore] = Sides(blocking_side, make_keeper)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._side.label}>"
@@ -84,7 +84,7 @@ class EtcdStore(StoreDefaults):
         try:
             return await releases.release(self._side, resource, id, linger, timeout)
         except LeaseNotFound:  # the lease for tombstones was revoked by somebody
-            self._side.sessions.litter = None
+            self._side.sessions.tombstone_lease = None
             return await releases.release(self._side, resource, id, linger, timeout)
 
     # ---- operators ----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The part of a runtime that stores use: to wait, and to run things beside the caller.
 
-Every asyncio store has a blocking twin for plain threads (the keeper's, and the end of the process). It waits
+Every asyncio store has a blocking side for plain threads (the keeper's, and the end of the process). It waits
 by `ThreadRuntime`, as the stores of Redis, Redlock and SQLite do. The store itself is handed the runtime of
 its client, which waits in the same way.
 """

@@ -79,7 +79,7 @@ class Assembly:
         return self._over(pool, pool, self._reading_runtime(waiting, lambda: None), None, BlockingHandshake())
 
     def _async_store(self) -> RedisStore:
-        """An asyncio store has a blocking twin, for the keeper's thread and for the end of the process."""
+        """An asyncio store has a blocking side, for the keeper's thread and for the end of the process."""
         from asyncio import get_running_loop  # here, not above: most programs do without
 
         from interlock.backends.redis.transport.multiplexed import MultiplexedTransport
@@ -102,9 +102,11 @@ class Assembly:
 
         runtime = self._runtime
         reading_runtime = self._reading_runtime(runtime, get_running_loop)
-        twin = self._blocking_keeper(ThreadRuntime(runtime.now))
-        twin.sides.make_keeper = lambda: self._with_keeper(twin, blocks=True)
-        store = self._over(multiplexed(), WaitTransport(multiplexed), reading_runtime, twin, AsyncHandshake())
+        blocking_side = self._blocking_keeper(ThreadRuntime(runtime.now))
+        blocking_side.sides.make_keeper = lambda: self._with_keeper(blocking_side, blocks=True)
+        store = self._over(
+            multiplexed(), WaitTransport(multiplexed), reading_runtime, blocking_side, AsyncHandshake()
+        )
         store.sides.make_keeper = task_keeper
         return store
 
@@ -113,12 +115,12 @@ class Assembly:
         transport: Transport,
         wait_transport: Transport,
         runtime: WaitRuntime,
-        twin: RedisStore | None,
+        blocking_side: RedisStore | None,
         handshake: Handshake,
     ) -> RedisStore:
         plain, replicated = self._kinds
         count = self._wanted(transport, handshake)
-        parts = (self._route.label, self._keys, transport, self._listener, runtime, twin)
+        parts = (self._route.label, self._keys, transport, self._listener, runtime, blocking_side)
         store: RedisStore
         if count is None:
             store = plain(*parts)

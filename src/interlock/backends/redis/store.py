@@ -98,7 +98,7 @@ class RedisStore(StoreDefaults):
         transport: Transport,
         listener: Listener | ShardedListener,
         runtime: WaitRuntime,
-        twin: RedisStore | None,
+        blocking_side: RedisStore | None,
     ) -> None:
         self._label = label
         self._keys = keys
@@ -106,7 +106,7 @@ class RedisStore(StoreDefaults):
         self._listener = listener
         self._runtime = runtime
         # The blocking side of an asyncio store shares its listener.
-        self.sides: Sides[RedisStore] = Sides(twin)
+        self.sides: Sides[RedisStore] = Sides(blocking_side)
         self._scan = ResourceScan(keys)
         self._doubt_callbacks: list[Callable[[], None]] = []
         # Waiting claims by id: the subscription under which they asked, and the token of their place in the
@@ -115,8 +115,8 @@ class RedisStore(StoreDefaults):
         # Ids of claims with an unanswered request, which may be under way for long.
         self._unanswered: dict[str, None] = {}
         self._publish_right = PublishRight(label)
-        if twin is not None:
-            twin._share_state_of(self)
+        if blocking_side is not None:
+            blocking_side._share_state_of(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._label}>"
@@ -477,7 +477,7 @@ class RedisStore(StoreDefaults):
         self._places.clear()
         self._unanswered.clear()
         self._transport.after_fork()
-        self._listener.after_fork()  # the twin does it a second time, which is harmless: nobody waits yet
+        self._listener.after_fork()  # the blocking side does it a second time, which is harmless: nobody waits yet
         for side in self.sides.kept:
             side._transport.after_fork()
 

@@ -131,7 +131,7 @@ def open_addresses(
 ) -> RedlockStore:
     """The store on these servers.
 
-    The keeper gets a store of its own over them, and an asyncio store has a blocking twin.
+    The keeper gets a store of its own over them, and an asyncio store has a blocking side.
     """
     labels = [address.label for address in addresses]
     _check_independent(labels)
@@ -153,14 +153,15 @@ def open_addresses(
     # Here and not above: it needs asyncio, which blocking programs do not load.
     from interlock.backends.redlock.transport.aio import AsyncQuorumTransport
 
-    def on_loop(twin: RedlockStore | None) -> RedlockStore:
+    def on_loop(blocking_side: RedlockStore | None) -> RedlockStore:
         nodes = quorum(AsyncQuorumTransport(addresses, packing, runtime.now))
-        return _over(nodes, addresses, AsyncHandshake(), runtime, twin)
+        return _over(nodes, addresses, AsyncHandshake(), runtime, blocking_side)
 
-    twin = on_threads(ThreadRuntime(runtime.now))  # for the keeper's thread, and for the end of the process
-    store = on_loop(twin)
+    # For the keeper's thread, and for the end of the process.
+    blocking_side = on_threads(ThreadRuntime(runtime.now))
+    store = on_loop(blocking_side)
     store.give_keeper(lambda: on_loop(None))
-    twin.give_keeper(lambda: twin, of=store)
+    blocking_side.give_keeper(lambda: blocking_side, of=store)
     return store
 
 
@@ -169,10 +170,10 @@ def _over(
     addresses: Sequence[Address],
     handshake: Handshake,
     runtime: StoreRuntime,
-    twin: RedlockStore | None = None,
+    blocking_side: RedlockStore | None = None,
 ) -> RedlockStore:
     """The store over these nodes, which it can examine."""
-    store = RedlockStore(quorum, runtime, random, twin)
+    store = RedlockStore(quorum, runtime, random, blocking_side)
     store.checks = partial(examine_nodes, addresses, handshake)
     return store
 

@@ -128,12 +128,14 @@ class RedlockStore(StoreDefaults, NoRegisters):
         quorum: Quorum,
         runtime: StoreRuntime,
         random: Callable[[], float],
-        twin: RedlockStore | None = None,
+        blocking_side: RedlockStore | None = None,
     ) -> None:
         self._quorum = quorum
         self._runtime = runtime
         self._random = random
-        self._twin = twin  # the blocking store beside an asyncio store; both share one membership
+        self._blocking_side = (
+            blocking_side  # the blocking store beside an asyncio store; both share one membership
+        )
         self._keeper_connections = self._kept_for = KeeperConnections()
         self._keeper: Callable[[], RedlockStore] | None = None  # makes the keeper's store
         self._listing = ResourceListing(runtime.now)
@@ -256,7 +258,7 @@ class RedlockStore(StoreDefaults, NoRegisters):
         return self._quorum.transport.inside()
 
     def blocking(self) -> Store:
-        return self if self._twin is None else self._twin
+        return self if self._blocking_side is None else self._blocking_side
 
     def give_keeper(self, make: Callable[[], RedlockStore], of: RedlockStore | None = None) -> None:
         """Let `make` make the keeper's store when it is asked for; it renews what `of` is granted."""
@@ -277,12 +279,12 @@ class RedlockStore(StoreDefaults, NoRegisters):
         self._recovery.after_fork()
         self._quorum.transport.after_fork()
         self._keeper_connections.after_fork()
-        if self._twin is not None:
-            self._twin.after_fork()
+        if self._blocking_side is not None:
+            self._blocking_side.after_fork()
 
     async def close(self) -> None:
         self._recovery.close()
         await self._quorum.transport.close()
         await self._keeper_connections.close()
-        if self._twin is not None:
-            await self._twin.close()
+        if self._blocking_side is not None:
+            await self._blocking_side.close()

@@ -14,14 +14,14 @@ from interlock.backends.kit import listener
 from interlock.backends.kit.listener import SubscriptionListener, token_in
 from interlock.backends.kit.waiters import notify
 from interlock.backends.sql.dialect import PolledSubscription, Subscription
-from interlock.backends.sql.wakeups import Waiter
+from interlock.backends.sql.waking import Waiter
 from interlock.errors import StoreUnavailable
 
 IDLE_CLOSE_S = 30.0  # how long thread and subscription outlive the last waiter
 
 
 class Listener(SubscriptionListener[str, Waiter, Subscription]):
-    """Delivers messages from one subscription to all waiters: see `Wakeups`. One more topic, `w<resource>`,
+    """Delivers messages from one subscription to all waiters: see `Waking`. One more topic, `w<resource>`,
     is for all waiters of a resource within this client.
     """
 

@@ -20,7 +20,7 @@ INSTALL_TIMEOUT_S = 10.0  # seconds that creating the tables may take, once
 
 
 class Runner:
-    """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking twin of an
+    """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking side of an
     asyncio store.
 
     `for_keeper` says that this is the side of the keeper, or the blocking side of an asyncio store: there,

@@ -20,7 +20,7 @@ from interlock.backends.sql.sharing import ListenerShare
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
-from interlock.backends.sql.wakeups import Look, Waiter
+from interlock.backends.sql.waking import ChangeRead, Waiter
 from interlock.errors import Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Examination, Gone, Granted, RenewAnswer, Traits
 from interlock.store import IO_TIMEOUT, Store
@@ -191,7 +191,7 @@ class ServerStore(SqlStore):
     async def _poll(
         self, claim: Claim, busy: Busy | None, place_token: int, deadline: Deadline
     ) -> Granted | None:
-        """Look at the row of the claim again and again, until something has happened to it."""
+        """ChangeRead at the row of the claim again and again, until something has happened to it."""
         granted: list[Granted] = []
 
         async def changed(within: float) -> bool:
@@ -208,14 +208,16 @@ class ServerStore(SqlStore):
             self._listener.take_token(claim.id)
         return granted[0] if granted else None
 
-    async def _watch(self, kind: str, name: str, look: Look, timeout: float) -> None:
+    async def _watch(self, kind: str, name: str, change_read: ChangeRead, timeout: float) -> None:
         async def changed(within: float) -> bool:
-            return look.changed(await self._run(look.step, look.args, self.now() + within))
+            return change_read.changed(
+                await self._run(change_read.step, change_read.args, self.now() + within)
+            )
 
         if self._listener.polling:
             await poll(self._runtime, changed, timeout)
         else:
-            await super()._watch(kind, name, look, timeout)
+            await super()._watch(kind, name, change_read, timeout)
 
     # ---- housekeeping ------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.sweep import SweepCursor
-from interlock.backends.sql.wakeups import Look, Waiter, Wakeups
+from interlock.backends.sql.waking import ChangeRead, Waiter, Waking
 from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import Busy, Claim, Queue, Renewal, RenewAnswer, Renewed, Standing, Versioned
 from interlock.store import IO_TIMEOUT, StoreDefaults
@@ -30,7 +30,7 @@ SWEEP_TIMEOUT_S = 1.0  # seconds that a caller waits at most for the sweep that 
 
 
 class SharedState:
-    """What all sides of one client know: the callers', the keeper's, and the blocking twin of an asyncio
+    """What all sides of one client know: the callers', the keeper's, and the blocking side of an asyncio
     store.
     """
 
@@ -55,13 +55,13 @@ class SqlStore(StoreDefaults, ABC):
         label: str,
         now: Callable[[], float],
         runtime: WaitRuntime,
-        wakeups: Wakeups,
+        waking: Waking,
         state: SharedState,
     ) -> None:
         self.now = now
         self._label = label
         self._runtime = runtime
-        self._wakeups = wakeups
+        self._waking = waking
         self._shared_state, self._sweep, self._bells = state, state.sweep, state.bells
 
     def __repr__(self) -> str:
@@ -83,14 +83,14 @@ class SqlStore(StoreDefaults, ABC):
             items = [
                 (r.resource, r.id, r.ttl, r.note, r.permits, self._token(r.id), r.waiting) for r in batch
             ]
-            found = await self._run(steps.RENEW, (items, self._wakeups.bell), until)
+            found = await self._run(steps.RENEW, (items, self._waking.bell), until)
             for renewal, row in zip(batch, found, strict=True):
                 if row[0] == "r":
                     answers.append(Renewed(renewal.ttl))
                 else:
                     answers.append(rows.not_renewed(row))
                     self._on_not_renewed(renewal.id, answers[-1])
-                    self._wakeups.wake("c" + renewal.id)
+                    self._waking.wake("c" + renewal.id)
         if self._sweep.due(now := self.now()):
             await self._sweep_slice(now, until)
         return answers
@@ -109,7 +109,7 @@ class SqlStore(StoreDefaults, ABC):
         found = await self._run(steps.EVICT, args, self.now() + IO_TIMEOUT)
         removed = rows.evicted(found)
         for standing in removed:
-            self._wakeups.wake("c" + standing.id)
+            self._waking.wake("c" + standing.id)
         return removed
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
@@ -139,11 +139,11 @@ class SqlStore(StoreDefaults, ABC):
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
         until = self.now() + timeout
-        args = (name, version, value, id, self._wakeups.bell, steps.REMEMBERED_S)
+        args = (name, version, value, id, self._waking.bell, steps.REMEMBERED_S)
         try:
             found = await self._run(steps.WRITE, args, until)
         finally:
-            self._wakeups.wake("r" + name)
+            self._waking.wake("r" + name)
         if self._sweep.due(now := self.now()):
             await self._sweep_slice(now, until)
         return rows.register(found) if found else None
@@ -157,29 +157,31 @@ class SqlStore(StoreDefaults, ABC):
         def changed(found: Rows) -> bool:
             return outline(rows.queue(resource, found)) != before
 
-        look = Look(steps.QUEUE, (resource, None), changed)
-        await self._watch("q", resource, look, min(timeout, first_lapse))
+        change_read = ChangeRead(steps.QUEUE, (resource, None), changed)
+        await self._watch("q", resource, change_read, min(timeout, first_lapse))
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         def changed(found: Rows) -> bool:
             return rows.register(found).version != version
 
-        await self._watch("r", name, Look(steps.READ, (name,), changed), timeout)
+        await self._watch("r", name, ChangeRead(steps.READ, (name,), changed), timeout)
 
-    async def _watch(self, kind: str, name: str, look: Look, timeout: float) -> None:
+    async def _watch(self, kind: str, name: str, change_read: ChangeRead, timeout: float) -> None:
         """Wait until a look finds a change, or for `timeout` seconds."""
         deadline = Deadline(self.now, timeout)
 
         async def unchanged() -> bool:
             await self._ring_at_changes(kind, name, deadline)
-            return not look.changed(await self._run(look.step, look.args, deadline.of_request()))
+            return not change_read.changed(
+                await self._run(change_read.step, change_read.args, deadline.of_request())
+            )
 
-        waiter = Waiter(self._runtime.signal(), kind + name, look=look, reads=self._reads)
+        waiter = Waiter(self._runtime.signal(), kind + name, change_read=change_read, reads=self._reads)
         await self._listen(waiter, unchanged, deadline, WATCH_RENEWAL_S)
 
     async def _ring_at_changes(self, kind: str, name: str, deadline: Deadline) -> None:
         """See to it that our bell is rung at changes, for long enough."""
-        bell, now, bells = self._wakeups.bell, self.now(), self._bells
+        bell, now, bells = self._waking.bell, self.now(), self._bells
         known, until = bells.get(kind + name, ("", 0.0))
         if bell and (known != bell or until < now + WATCH_RENEWAL_S):
             await self._run(steps.WATCH, (kind, name, bell, WATCHED_S), deadline.of_request())
@@ -199,11 +201,11 @@ class SqlStore(StoreDefaults, ABC):
 
         The question whether anything has changed comes after listening has begun: no ring is missed.
         """
-        self._wakeups.listen(waiter)
+        self._waking.listen(waiter)
         try:
             if self._shared_state.closed:
                 return  # those who listened by then were woken, and nobody is from here on
-            if not self._wakeups.subscribed(waiter):
+            if not self._waking.subscribed(waiter):
                 await self._runtime.wait(waiter.signal, deadline.left())
                 return  # what was rung before the subscription listened is lost: the caller asks again
             if await unchanged():
@@ -212,7 +214,7 @@ class SqlStore(StoreDefaults, ABC):
             if not deadline.passed():
                 raise  # otherwise the time is up, which is an answer too
         finally:
-            self._wakeups.forget(waiter)
+            self._waking.forget(waiter)
 
     async def _wait_for(self, waiter: Waiter, timeout: float) -> None:
         """Return when the waiter is set, or after so many seconds."""
@@ -220,7 +222,7 @@ class SqlStore(StoreDefaults, ABC):
 
     async def _unchanged(self, claim: Claim, busy: Busy | None, until: float) -> bool:
         """Whether nothing has happened to a claim since it was answered; our bell is in its row then."""
-        args = (claim.resource, claim.id, self._wakeups.bell, self._token(claim.id))
+        args = (claim.resource, claim.id, self._waking.bell, self._token(claim.id))
         for state, rung, _, _ in await self._run(steps.FIND, args, until):
             return not rows.changed(busy, state, rung)
         return False

@@ -34,5 +34,5 @@ def open_address(address: Address, runtime: Runtime, *, asynchronous: bool) -> Z
     if not asynchronous:
         return ZooKeeperStore(session_client, runtime)
     return ZooKeeperStore(
-        session_client, runtime, twin=ZooKeeperStore(session_client, ThreadRuntime(runtime.now))
+        session_client, runtime, blocking_side=ZooKeeperStore(session_client, ThreadRuntime(runtime.now))
     )

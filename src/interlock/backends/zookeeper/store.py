@@ -53,17 +53,17 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         session_client: SessionClient,
         runtime: WaitRuntime,
         ledger: Ledger | None = None,
-        twin: ZooKeeperStore | None = None,
+        blocking_side: ZooKeeperStore | None = None,
     ) -> None:
-        super().__init__(session_client, runtime, ledger, twin)
+        super().__init__(session_client, runtime, ledger, blocking_side)
         said = session_client.address.session_timeout
         self.traits = replaced(
             TRAITS,
             max_ttl=TRAITS.max_ttl if said is None else said,
             largest_value=session_client.address.jute_maxbuffer - VALUE_OVERHEAD_BYTES,
         )
-        self._twin = twin  # the blocking side of an asyncio store
-        if twin is None:
+        self._blocking_side = blocking_side  # the blocking side of an asyncio store
+        if blocking_side is None:
             session_client.on_session_lost.insert(0, self._ledger.lose)
             # The connection's thread refers to the session client, and so do the stores, but the session
             # client refers to no store. So when nobody refers to the client any more, its stores are
@@ -80,7 +80,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         session_client = self._session_client
         if session_client.address.session_timeout is None:
             session_client.session_timeout = ttl
-        for store in (self, self._twin):
+        for store in (self, self._blocking_side):
             if store is not None:
                 store.traits = replaced(self.traits, max_ttl=session_client.session_timeout)
                 store._usual = ttl if at_most else 0.0
@@ -129,10 +129,10 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
         return self._session_client.inside()
 
     def blocking(self) -> Store:
-        return self if self._twin is None else self._twin
+        return self if self._blocking_side is None else self._blocking_side
 
     def after_fork(self) -> None:
-        if self._twin is None:
+        if self._blocking_side is None:
             self._ledger.after_fork()
             self._queue_reads.after_fork()
             self._send_slots.after_fork()

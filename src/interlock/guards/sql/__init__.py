@@ -18,7 +18,7 @@ the two updates is lost.
 | mark, then compare | `mark`, `update_marked` | a column for the mark in your table |
 
 Each function takes a connection or cursor of sqlite3, psycopg 3 or PyMySQL, a Session or Connection of
-SQLAlchemy, or a connection or an alias of Django's. Its twin with an `a` before its name is awaited, and
+SQLAlchemy, or a connection or an alias of Django's. The same function with an `a` before its name is awaited, and
 takes those of psycopg and SQLAlchemy for asyncio, and of aiomysql.
 """  # noqa: E501  (a table)
 
@@ -29,7 +29,7 @@ from typing import Any
 
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
-from interlock._core.presented import Presentable, presented, presented_all
+from interlock._core.presented import TokenSource, presented, presented_all
 from interlock.guards.sql import checks
 from interlock.guards.sql.attaching import attach
 from interlock.guards.sql.checks import Mark
@@ -60,7 +60,7 @@ FENCE = "interlock_fence"
 
 def guard(
     session: Any,
-    lease: Presentable,
+    lease: TokenSource,
     token: int | None = None,
     *,
     table: str = FENCE,
@@ -86,7 +86,7 @@ def guard(
 
 async def aguard(
     session: Any,
-    lease: Presentable,
+    lease: TokenSource,
     token: int | None = None,
     *,
     table: str = FENCE,
@@ -109,7 +109,7 @@ async def aguard(
 
 
 async def _guard(
-    in_transaction: Any, lease: Presentable, token: int | None, table: str, absolute: bool, claims: str | None
+    in_transaction: Any, lease: TokenSource, token: int | None, table: str, absolute: bool, claims: str | None
 ) -> None:
     async with checks.fatal(in_transaction):  # a lease that is known to be lost ends the transaction as well
         tokens = presented_all(lease, token, shared=absolute)

@@ -148,7 +148,7 @@ class Operators(StoreSuite):
     async def test_the_blocking_side_meets_the_same_claims(self) -> None:
         store, holder = self.store(), self.claim()
         await self.held(store, holder)
-        twin = store.blocking()
-        assert twin.traits == store.traits
-        assert twin.blocking() is twin
-        assert ids(drive(twin.inspect(self.name))) == [holder.id]  # raises if it suspends
+        blocking = store.blocking()
+        assert blocking.traits == store.traits
+        assert blocking.blocking() is blocking
+        assert ids(drive(blocking.inspect(self.name))) == [holder.id]  # raises if it suspends

@@ -83,4 +83,4 @@ async def _ask_for_holder(side: Side, claim: Claim, deadline: Deadline) -> Stand
         crowd.told(holder, now)
         return holder
     finally:
-        side.sessions.landed(("holder", claim.resource))
+        side.sessions.finished(("holder", claim.resource))

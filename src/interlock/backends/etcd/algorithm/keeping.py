@@ -89,7 +89,7 @@ async def session_for(side: Side, ttl: float, deadline: Deadline) -> Session:
                 raise
             await side.transport.pause(PAUSE_S)  # the leader changes
         finally:
-            side.sessions.landed(("session", step(ttl)))
+            side.sessions.finished(("session", step(ttl)))
 
 
 async def _begin(side: Side, ttl: float, deadline: Deadline) -> None:
@@ -199,16 +199,16 @@ def _time(connection: MemberConnection, deadline: Deadline) -> float:
     return max(connection.least, deadline.for_request())
 
 
-async def litter_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
+async def tombstone_lease(side: Side, deadline: Deadline, least: float = 0.0) -> int:
     """A lease for a key that is to vanish by itself, after a minute or after `least` seconds."""
     now = side.runtime.now()
     if least > TOMBSTONE_LEASE_USED_S:
         return (await grant_lease(side, int(least) + 2, deadline))[0]
-    kept = side.sessions.litter
+    kept = side.sessions.tombstone_lease
     if kept is not None and now < kept[1] + TOMBSTONE_LEASE_USED_S:
         return kept[0]
     lease, _ = await grant_lease(side, TOMBSTONE_LEASE_TTL_S, deadline)
-    side.sessions.litter = lease, now
+    side.sessions.tombstone_lease = lease, now
     return lease
 
 

@@ -6,7 +6,7 @@ import secrets
 
 from interlock._core.admission import admitted
 from interlock._core.outline import outline
-from interlock.backends.etcd.algorithm.keeping import litter_lease
+from interlock.backends.etcd.algorithm.keeping import tombstone_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
@@ -132,13 +132,13 @@ async def _evicted(side: Side, victim: ClaimKey, reason: str, call: str, deadlin
     try:
         return await _removed(side, victim, reason, call, deadline)
     except LeaseNotFound:  # the lease for tombstones was revoked by somebody, so nothing was done
-        side.sessions.litter = None
+        side.sessions.tombstone_lease = None
         return await _removed(side, victim, reason, call, deadline)
 
 
 async def _removed(side: Side, victim: ClaimKey, reason: str, call: str, deadline: Deadline) -> bool:
     done = side.keys.eviction(call)
-    lease = await litter_lease(side, deadline, 0.0 if victim.foreign else victim.ttl)
+    lease = await tombstone_lease(side, deadline, 0.0 if victim.foreign else victim.ttl)
     then = [delete_op(victim.key), put_op(put(done, b"", lease))]
     if not victim.foreign:
         then.append(put_op(put(side.keys.gone(victim.claim_id), evicted(reason), lease)))

@@ -4,7 +4,7 @@ repeats.
 
 from __future__ import annotations
 
-from interlock.backends.etcd.algorithm.keeping import litter_lease
+from interlock.backends.etcd.algorithm.keeping import tombstone_lease
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.algorithm.waits import sleep_while
 from interlock.backends.etcd.errors import LeaseNotFound
@@ -40,7 +40,7 @@ async def compare_and_set(
     try:
         return await _write(side, name, version, value, id, deadline)
     except LeaseNotFound:  # the lease for what vanishes was revoked by somebody
-        side.sessions.litter = None
+        side.sessions.tombstone_lease = None
         return await _write(side, name, version, value, id, deadline)
 
 
@@ -49,7 +49,7 @@ async def _write(
 ) -> Versioned | None:
     key = side.keys.register(name)
     # A deleted register stays for a minute or two, so that nobody who watches it misses that.
-    lease = await litter_lease(side, deadline) if value is None else 0
+    lease = await tombstone_lease(side, deadline) if value is None else 0
     answer = await side.txn(
         txn(
             [compare_mod_revision(key, version)],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from interlock.backends.etcd.algorithm.keeping import grant_lease, litter_lease
+from interlock.backends.etcd.algorithm.keeping import grant_lease, tombstone_lease
 from interlock.backends.etcd.algorithm.sessions import Session
 from interlock.backends.etcd.algorithm.side import Side
 from interlock.backends.etcd.wire import messages
@@ -43,7 +43,7 @@ async def release(side: Side, resource: str, id: str, linger: float, timeout: fl
     removal = _removal(side, id, mine, created)
     if unanswered:
         try:
-            lease = await litter_lease(side, deadline)
+            lease = await tombstone_lease(side, deadline)
             removal += txn([], [put_op(put(side.keys.gone(id), RELEASED, lease))])
         except StoreUnfit:
             pass  # a full server still deletes

@@ -146,7 +146,7 @@ class Sessions:
         self._current: dict[int, Session] = {}  # by step of the ladder
         self._by_id: dict[str, OwnClaim] = {}
         self._former: dict[str, OwnClaim] = {}  # of lost sessions
-        self._flights: dict[object, list[Signal]] = {}
+        self._in_flight: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         # By resource; its front by the revision of the creation.
         self._crowds: dict[str, Crowd[int, bytes]] = {}
@@ -156,7 +156,7 @@ class Sessions:
         self.watched: set[int] = set()  # leases of sessions whose end is watched for
         self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
-        self.litter: tuple[int, float] | None = (
+        self.tombstone_lease: tuple[int, float] | None = (
             None  # the lease for what is to vanish soon, and when it was asked for
         )
 
@@ -335,23 +335,23 @@ class Sessions:
     # ---- one caller for all ---------------------------------------------------------------
 
     async def take_lead(self, what: object, runtime: WaitRuntime, timeout: float) -> bool:
-        """True: the caller does it now and calls `landed` in the end.
+        """True: the caller does it now and calls `finished` in the end.
 
         False: another did, or should have by now.
         """
         with self.mutex:
-            waiting = self._flights.get(what)
+            waiting = self._in_flight.get(what)
             if waiting is None:
-                self._flights[what] = []
+                self._in_flight[what] = []
                 return True
             signal = runtime.signal()
             waiting.append(signal)
         if not await runtime.wait(signal, max(0.0, min(timeout, IN_FLIGHT_S))):
-            self.landed(what)  # its caller may be gone without a word
+            self.finished(what)  # its caller may be gone without a word
         return False
 
-    def landed(self, what: object) -> None:
+    def finished(self, what: object) -> None:
         with self.mutex:
-            waiting = self._flights.pop(what, [])
+            waiting = self._in_flight.pop(what, [])
         for signal in waiting:
             signal.set()

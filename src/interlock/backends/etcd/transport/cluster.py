@@ -403,7 +403,7 @@ class ClusterTransport(ABC):
                 try:
                     await self._log_in(connection, until - now)
                 finally:
-                    credentials.landed()
+                    credentials.finished()
                 return
             await self.pause(LOGIN_PAUSE_S)
 

@@ -40,12 +40,12 @@ class Credentials:
             self._token = self.metadata = b""
 
     def take_lead(self, now: float, seconds: float) -> bool:
-        """True: the caller logs in now and calls `landed` in the end. False: another one does."""
+        """True: the caller logs in now and calls `finished` in the end. False: another one does."""
         with self._mutex:
             if now < self._busy_until:
                 return False
             self._busy_until = now + seconds
             return True
 
-    def landed(self) -> None:
+    def finished(self) -> None:
         self._busy_until = 0.0

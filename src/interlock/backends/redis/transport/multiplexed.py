@@ -43,7 +43,7 @@ class MultiplexedConnection(PipelinedConnection):
             timeout = self._least
         # As `_send`, but for a call that most would pay for; tasks that are resumed after this one may ask as
         # well.
-        if not pending and not self.wakeups.ready:
+        if not pending and not self.inline_resume.ready:
             self._transport.write(request)
         elif self._out:
             self._out.append(request)
@@ -64,7 +64,7 @@ class MultiplexedConnection(PipelinedConnection):
         return list(await asyncio.gather(*waiting))
 
     def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
-        popleft, give = self._pending.popleft, self.wakeups.add
+        popleft, give = self._pending.popleft, self.inline_resume.add
         while reply is not False:
             waiting = popleft()[0]
             if not waiting.done():  # otherwise it was cancelled or timed out, and nobody wants the reply

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from interlock._support.inline_resume import Wakeups
+from interlock._support.inline_resume import InlineResume
 from interlock.backends.redis.errors import protocol_error, unreachable
 from interlock.backends.redis.transport.pool import DISCARD_UNSENT
 from interlock.backends.redis.wire.resp import MALFORMED, check_size, reader
@@ -30,7 +30,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         self._reader = reader()
         self._out: list[bytes] = []
         self._waited = 0  # bytes of a reply that is incomplete
-        self.wakeups = Wakeups(loop)
+        self.inline_resume = InlineResume(loop)
 
     @abstractmethod
     def _on_replies(self, reply: Any, gets: Callable[[], Any]) -> None:
@@ -85,7 +85,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
         ):  # Ctrl-C, perhaps between a reply and its request: later replies would go to others
             self.end(unreachable(self.label, "the program was interrupted while it read a reply"))
             raise
-        self.wakeups.run()
+        self.inline_resume.run()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end(unreachable(self.label, exc or "the server closed the connection"))
@@ -106,7 +106,7 @@ class PipelinedConnection(asyncio.Protocol, ABC):
             self._reset()
         self._transport.abort()  # nothing is left to send, and a TLS goodbye would take time
         self._connection._writer = self._connection._reader = None
-        self.wakeups.run_later()
+        self.inline_resume.run_later()
 
     def _reset(self) -> None:
         sock = self._transport.get_extra_info("socket")

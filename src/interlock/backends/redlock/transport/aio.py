@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from interlock._support.inline_resume import Wakeups
+from interlock._support.inline_resume import InlineResume
 from interlock.backends.kit.tasks import retrieve
 from interlock.backends.redis.address import Address
 from interlock.backends.redis.errors import (
@@ -70,7 +70,7 @@ class AsyncNodeConnection(PipelinedConnection):
         if self._out:  # as `_send`, but for a call that every round would pay for on each node
             self._out.append(request)
         else:
-            self._send(request, not pending and not self.wakeups.ready)
+            self._send(request, not pending and not self.inline_resume.ready)
         pending.append(receiver)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.label, 0.0))
@@ -167,9 +167,9 @@ class Exchange:
         self.replied += answers
         if self._on_reply(node, reply, self._sent, now):
             self.enough = True
-            self.end(connection.wakeups)
+            self.end(connection.inline_resume)
         elif not self.waiting:  # its time is the timer's matter: other replies may be here, too, and unread
-            self.end(connection.wakeups)
+            self.end(connection.inline_resume)
         elif answers and self.replied == self._timeouts.least:
             self.until = self._sent + self._timeouts.for_all(now - self._sent)
             self._transport.expire_at(self.until)
@@ -189,16 +189,16 @@ class Exchange:
             self._transport.on_unacknowledged(connection.node, packed.request)
         return reply
 
-    def end(self, wakeups: Wakeups | None = None) -> None:
+    def end(self, inline_resume: InlineResume | None = None) -> None:
         """Nobody waits any more; the task that asked goes on with these wake-ups, or in the next turn of
         the loop.
         """
         self.over = True
         if self.done is not None and not self.done.done():
-            if wakeups is None:
+            if inline_resume is None:
                 self.done.set_result(None)
             else:
-                wakeups.add(self.done, None)
+                inline_resume.add(self.done, None)
 
 
 class VoteSlots:

@@ -131,7 +131,7 @@ class BlockingQuorumTransport:
             number = self._set_of_vote.pop(request.id, connections.number)
             if number != connections.number:
                 connections = self._swap_for(connections, number)
-                packed.crossed = number != connections.number
+                packed.sent_on_other_set = number != connections.number
         return connections
 
     def _swap_for(self, connections: ConnectionSet, number: int) -> ConnectionSet:

@@ -153,7 +153,7 @@ class NodeConnection:
                                 self.send(packed, packed.with_source(self.identity, self.node))
                             continue
                         reply = reply_error(self.label, reply)
-                    if packed.crossed and reply == 0:
+                    if packed.sent_on_other_set and reply == 0:
                         self.tell_crossed(packed)
                     if packed is asked:
                         return reply

@@ -26,14 +26,14 @@ class NodeIdentity(NamedTuple):
 class Packed:
     """One encoded request that does not depend on the node."""
 
-    __slots__ = ("_call", "_head", "crossed", "lasting", "request", "sent")
+    __slots__ = ("_call", "_head", "sent_on_other_set", "lasting", "request", "sent")
 
     def __init__(self, call: Call, body: bytes, request: Vote | Release | None = None) -> None:
         self._call = call
         self._head = call.by_hash + body
         self.sent = 0.0  # when; set by the transport
         # A release that was not sent on the connections of its vote: a node may read it first.
-        self.crossed = False
+        self.sent_on_other_set = False
         self.request = request  # the vote or release that must be reported if no reply comes
         # Must be carried out even if nobody waits for it any more.
         self.lasting = request.__class__ is Release

@@ -32,7 +32,7 @@ from interlock.backends.sql.sqlite.steps import READS
 from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.sqlite.tables.transaction import Transaction
 from interlock.backends.sql.steps import WAITS
-from interlock.backends.sql.wakeups import Waiter
+from interlock.backends.sql.waking import Waiter
 from interlock.errors import InterlockError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ GONE = Polled(False, True, NOBODY)
 
 class Notifier:
     """Sets the signals of waiters, when a ring arrives for them or a poll finds that one should have: see
-    `Wakeups`.
+    `Waking`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -378,8 +378,10 @@ class Notifier:
         watched: WeakWaiters[int, Waiter] = WeakWaiters()
         missed: list[Waiter] = []
         for waiter in waiters:
-            if (look := waiter.look) is not None:
-                changed = not waiter.is_set() and look.changed(READS[look.step](tx, *look.args))
+            if (change_read := waiter.change_read) is not None:
+                changed = not waiter.is_set() and change_read.changed(
+                    READS[change_read.step](tx, *change_read.args)
+                )
             else:
                 if waiter.resource not in polled:
                     polled[waiter.resource] = dict(_poll_claims(tx, waiter.resource))

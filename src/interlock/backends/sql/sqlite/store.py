@@ -29,7 +29,7 @@ from interlock.backends.sql.sqlite.tables.statements import CLAIMS
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
-from interlock.backends.sql.wakeups import Waiter
+from interlock.backends.sql.waking import Waiter
 from interlock.errors import InterlockError
 from interlock.model import Busy, Claim, ClaimAnswer, Examination, Granted, Traits
 from interlock.store import IO_TIMEOUT

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock._support.inline_resume import Wakeups, task_of
+from interlock._support.inline_resume import InlineResume, task_of
 
 Main = Callable[[], Coroutine[Any, Any, None]]
 
@@ -29,11 +29,11 @@ class Reply:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[int] = self.loop.create_future()
-        self.wakeups = Wakeups(self.loop)
+        self.inline_resume = InlineResume(self.loop)
 
     def give(self, result: int = 7) -> None:
-        self.wakeups.add(self.future, result)
-        self.wakeups.run()
+        self.inline_resume.add(self.future, result)
+        self.inline_resume.run()
 
     async def arrives(self, after: Callable[[], object] = lambda: None) -> None:
         """Give it as the loop runs the callback of a socket: in no task."""
@@ -145,7 +145,7 @@ def ended_by_a_task(end: type[BaseException], *, at_once: bool) -> list[str]:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        wakeups, futures = Wakeups(loop), [loop.create_future() for _ in range(3)]
+        inline_resume, futures = InlineResume(loop), [loop.create_future() for _ in range(3)]
 
         async def waits(number: int) -> None:
             try:
@@ -161,8 +161,8 @@ def ended_by_a_task(end: type[BaseException], *, at_once: bool) -> list[str]:
 
         def received() -> None:
             for future in futures:
-                wakeups.add(future, None) if at_once else future.set_result(None)
-            wakeups.run()
+                inline_resume.add(future, None) if at_once else future.set_result(None)
+            inline_resume.run()
 
         tasks.extend(asyncio.create_task(waits(number)) for number in range(3))
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from interlock._core.runtime import Signal
 from interlock.backends.sql.steps import Rows
 
 
-class Look(NamedTuple):
+class ChangeRead(NamedTuple):
     """How a watcher finds out whether anything has changed: a step that only reads, and what its rows
     tell.
     """
@@ -26,21 +26,31 @@ class Look(NamedTuple):
 class Waiter:
     """One call that waits for topics: for a claim on a resource, or for anything that a look can find out."""
 
-    __slots__ = ("__weakref__", "holds", "look", "polled", "reads", "resource", "signal", "topics", "wake")
+    __slots__ = (
+        "__weakref__",
+        "holds",
+        "change_read",
+        "polled",
+        "reads",
+        "resource",
+        "signal",
+        "topics",
+        "wake",
+    )
 
     def __init__(
         self,
         signal: Signal,
         *topics: str,
         resource: str = "",
-        look: Look | None = None,
+        change_read: ChangeRead | None = None,
         holds: bool = False,
         reads: bool = False,
     ) -> None:
         self.signal = signal
         self.topics = topics
         self.resource = resource
-        self.look = look
+        self.change_read = change_read
         self.holds = holds  # whether its claim is in, and it waits for the claim to go
         self.reads = reads  # whether its thread may wait for something else than the signal
         self.wake: Callable[[], None] | None = None  # wakes its thread, if it does
@@ -55,7 +65,7 @@ class Waiter:
         return self.signal.is_set()
 
 
-class Wakeups(Protocol):
+class Waking(Protocol):
     """Wakes the waiters of one store. Any thread may call."""
 
     @property
