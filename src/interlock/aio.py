@@ -63,9 +63,9 @@ from interlock._core.multilock import MultiAttempt
 from interlock._core.runtime import Owner
 from interlock._runtime import lifetimes
 from interlock._runtime.identity import described_at
-from interlock._runtime.with_statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._runtime.tasks import LoopOwner, TaskOwner, Tasks, TaskSignal
 from interlock._runtime.threads import Threads
+from interlock._runtime.with_statements import ExitMethod, OtherExit, Statement, entered, entering
 from interlock._support.inline_resume import task_of
 from interlock._support.log import Log, callback_reporter
 from interlock.errors import Skipped

@@ -42,8 +42,8 @@ from interlock._core.drive import drive
 from interlock._core.reentry import Entry, Reentrant
 from interlock._runtime import lifetimes
 from interlock._runtime.identity import described_at
-from interlock._runtime.with_statements import ExitMethod, OtherExit, entered, entering
 from interlock._runtime.threads import blocking_runtime
+from interlock._runtime.with_statements import ExitMethod, OtherExit, entered, entering
 from interlock.errors import Skipped
 from interlock.model import Queue, Standing, Value
 

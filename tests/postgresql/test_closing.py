@@ -18,7 +18,7 @@ def test_a_watch_that_listens_after_the_others_were_woken_ends() -> None:
     store: Any = open_store(steady().url(fresh_schema()), Threads(), asynchronous=False)
     version = drive(store.compare_and_set("x", 0, "1", uuid4().hex)).version
     drive(store.watch_register("x", version, 0.1))
-    closing, watched, source = threading.Event(), threading.Event(), store._runner.source
+    closing, watched, source = threading.Event(), threading.Event(), store._requester.source
     close = source.close
 
     async def close_late() -> None:

@@ -407,7 +407,7 @@ def test_relaxed_commits_do_not_wait_for_the_disk_and_leave_no_setting_behind(se
         for _ in range(3):
             with client.lock("x"):
                 pass
-        connection = client._core.store._runner.source._idle[0].connection  # type: ignore[attr-defined]
+        connection = client._core.store._requester.source._idle[0].connection  # type: ignore[attr-defined]
         import time
 
         ((setting,),) = drive(connection.query(b"show synchronous_commit", time.monotonic() + 5))

@@ -118,13 +118,13 @@ def test_a_claim_that_does_not_count_and_whose_answer_was_lost_is_withdrawn_and_
     held = [Claim("x", uuid4().hex, 30.0, 1, 9) for _ in range(few_numbers)]
     for claim in held:
         assert isinstance(drive(store.claim(claim)), Granted)
-    one = drive(store._calls.connect(Deadline(time.monotonic, PATIENCE)))
+    one = drive(store._requester.connect(Deadline(time.monotonic, PATIENCE)))
     lost = Claim("x", uuid4().hex, 30.0, 1, 9)
     folder = store._paths.folder("x")
     request = requests.create(
         f"{folder}/{paths.claim_prefix(lost.id, 1, 9)}", b"", store._session_client.address.acl, 3
     )
-    drive(store._calls.one(request, Deadline(time.monotonic, PATIENCE))).get()
+    drive(store._requester.one(request, Deadline(time.monotonic, PATIENCE))).get()
     store._ledger.claims[lost.id] = OwnClaim(lost, folder, one, time.monotonic())
     answer = drive(store.claim(lost))
     assert isinstance(answer, Busy)

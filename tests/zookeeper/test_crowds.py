@@ -481,8 +481,8 @@ def test_an_evicted_waiter_is_not_let_in_when_the_one_before_it_leaves(url: str)
 
 
 def _view_of(store: Any) -> QueueView:
-    deadline = store._calls.strictly_within(5.0)
-    _, queue_read = drive(store._queue_reads.after(store._calls, store._paths.folder("x"), (), deadline))
+    deadline = store._requester.strictly_within(5.0)
+    _, queue_read = drive(store._queue_reads.after(store._requester, store._paths.folder("x"), (), deadline))
     view: QueueView = queue_read.view()
     return view
 

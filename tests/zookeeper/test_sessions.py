@@ -91,7 +91,7 @@ def test_a_session_that_ends_while_it_is_verified_keeps_nobody_waiting(url: str,
 
     def verify() -> None:
         try:
-            drive(store._calls.freshen(resumed, 20.0, Deadline(time.monotonic, 0.2)))
+            drive(store._requester.freshen(resumed, 20.0, Deadline(time.monotonic, 0.2)))
         except InterlockError as error:
             told.append(error)
 
@@ -108,7 +108,7 @@ def test_a_renewal_of_many_slow_requests_keeps_its_caller_no_longer_than_one(url
     claims = [Claim(f"x{n}", uuid4().hex, 30.0) for n in range(6)]
     for claim in claims:
         drive(store.claim(claim))
-        drive(store._calls.one(requests.delete(store.node_of(claim.id)), Deadline(time.monotonic, 5.0)))
+        drive(store._requester.one(requests.delete(store.node_of(claim.id)), Deadline(time.monotonic, 5.0)))
     session_client, send = session_client_of(store), session_client_of(store)._call
     session_client._call = lambda request, answer: threading.Timer(0.2, send, (request, answer)).start()  # type: ignore[method-assign]
     session_client.trips.clear()
@@ -313,7 +313,7 @@ def test_many_claims_of_one_session_are_renewed_by_a_constant_number_of_requests
     assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
     assert len(sent) == 2
     store._session_client.no_ephemerals = True  # as a server below 3.6 answers
-    store._calls._no_multi_read = True
+    store._requester._no_multi_read = True
     assert all(isinstance(answer, Renewed) for answer in drive(store.renew(renewals)))
     drive(store.close())
 
@@ -353,7 +353,7 @@ def test_renewals_of_many_claims_use_one_list_which_neither_hides_young_ones_nor
     young = entered("young")
     assert isinstance(renewed([young, *renewals])[0], Renewed)
     gone = store._ledger.claims[renewals[0].id]
-    drive(store._calls.one(requests.delete(gone.path), Deadline(store._runtime.now, PATIENCE)))
+    drive(store._requester.one(requests.delete(gone.path), Deadline(store._runtime.now, PATIENCE)))
     monkeypatch.setattr(listing, "RECENT_S", 0.0)
     monkeypatch.setattr(listing, "MAX_TTL_PART", 0.0)
     assert isinstance(renewed(renewals)[0], Gone)
@@ -504,7 +504,7 @@ def test_permits_that_are_given_back_do_not_make_a_session_too_large(ensemble: S
             place.release(1)
         store: Any = client._core.store
         asked = requests.GetEphemerals(store._paths.root)
-        paths = drive(store._calls.one(asked, Deadline(time.monotonic, 30.0))).get()
+        paths = drive(store._requester.one(asked, Deadline(time.monotonic, 30.0))).get()
         assert len(paths) >= 2 * len(taken) > 300
         assert sum(len(path) + 4 for path in paths) < SMALL
 

@@ -54,7 +54,7 @@ def test_a_watch_that_was_not_armed_yet_ends_when_its_store_is_closed(url: str) 
     """kazoo keeps no watcher once it is told to stop, though it still answers the request that was to arm it."""
     store = opened(url)
     version = drive(store.compare_and_set("x", 0, "1", uuid4().hex)).version
-    ask = store._calls.ask
+    ask = store._requester.ask
 
     async def ask_while_closing(*args: Any) -> Any:
         store._session_client._client._stopped.set()
@@ -62,7 +62,7 @@ def test_a_watch_that_was_not_armed_yet_ends_when_its_store_is_closed(url: str) 
         await store.close()
         return answers
 
-    store._calls.ask = ask_while_closing
+    store._requester.ask = ask_while_closing
     began = time.monotonic()
     drive(store.watch_register("x", version, PATIENCE))
     assert time.monotonic() - began < PATIENCE / 2
@@ -174,7 +174,7 @@ def test_a_waiter_that_is_evicted_just_before_the_holder_leaves_never_gets_in(ur
     thread = threading.Thread(target=lambda: found.append(drive(ours.wait(waiter, busy, 60.0))), daemon=True)
     thread.start()
     drive(
-        theirs._calls.beat(theirs._session_client.session, _deadline(theirs))
+        theirs._requester.beat(theirs._session_client.session, _deadline(theirs))
     )  # lets the wait begin, or not
     drive(theirs.evict("x", waiter.id, "drill"))
     drive(theirs.release("x", holder.id))
@@ -272,7 +272,7 @@ def test_an_answer_that_comes_after_its_wait_leaves_no_watcher_behind(url: str) 
     assert drive(ours.wait(waiting, busy, 0.02)) is None
     session_client._call = send
     until(lambda: late and all(answer.done for answer in late))
-    drive(ours._calls.children("/", Deadline(time.monotonic, 5.0)))  # kazoo has gone on since
+    drive(ours._requester.children("/", Deadline(time.monotonic, 5.0)))  # kazoo has gone on since
     client = session_client._client
     assert not any(
         bells for kind in (client._data_watchers, client._child_watchers) for bells in kind.values()

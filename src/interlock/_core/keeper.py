@@ -14,8 +14,8 @@ verdict; but it is given the time that the server has lately needed, or a lease 
 would cut short the renewals of all others. Whatever is raised, the keeper goes on: nobody else would notice
 that renewals have stopped.
 
-A lease that lives for a moment costs one entry in a dictionary, `newly_kept`. The keeper looks there whenever it
-wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline.
+A lease that lives for a moment costs one entry in a dictionary, `newly_kept`. The keeper looks there whenever
+it wakes, and from then on the lease stands in two heaps: one by the instant it is due, one by its deadline.
 Entries are not removed from the middle of a heap: one that is over, or whose time has changed, is dealt with
 when it comes up.
 """

@@ -477,7 +477,8 @@ class RedisStore(StoreDefaults):
         self._places.clear()
         self._unanswered.clear()
         self._transport.after_fork()
-        self._listener.after_fork()  # the blocking side does it a second time, which is harmless: nobody waits yet
+        # The blocking side does it a second time, which is harmless: nobody waits yet.
+        self._listener.after_fork()
         for side in self.sides.kept:
             side._transport.after_fork()
 

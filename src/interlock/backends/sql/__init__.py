@@ -7,7 +7,7 @@ what a call asks, what rows mean (`rows`), how a watch looks and waits (`waking`
 
 On SQLite (`sqlite`) a step is Python between statements, inside one transaction on the file. On a server it
 is one program of that server, in one round trip where the database allows it. One request there, from top to
-bottom: `server_store` -> `runner` (a connection, the deadline, retries) -> a dialect's `Connection`;
+bottom: `server_store` -> `requester` (a connection, the deadline, retries) -> a dialect's `Connection`;
 `dialect` is the interface that a server's dialect implements. Beside them, `listener` receives wake-ups,
 `pool` keeps connections, `keeper` gives the keeper a connection of its own, and `assembly` puts a store
 together for threads or for asyncio.

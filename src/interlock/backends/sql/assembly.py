@@ -11,7 +11,7 @@ from interlock.backends.kit.reader import ReadingRuntime
 from interlock.backends.kit.runtime import ThreadRuntime, WaitRuntime
 from interlock.backends.sql.dialect import Dialect, Source
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.requester import Requester
 from interlock.backends.sql.server_store import ServerState, ServerStore
 from interlock.backends.sql.sharing import ListenerShare
 
@@ -56,7 +56,7 @@ class Assembly:
         threaded = self._over(self._dialect.own_source(threads, blocking=True), threads, for_keeper=True)
 
         def keep_on_threads() -> ServerStore:
-            self._keeper.use(threaded._runner.source, blocks=True)
+            self._keeper.use(threaded._requester.source, blocks=True)
             return threaded
 
         threaded.sides.make_keeper = keep_on_threads
@@ -73,7 +73,7 @@ class Assembly:
     def _over(
         self, source: Source, runtime: WaitRuntime, *, for_keeper: bool = False, blocking: bool = True
     ) -> ServerStore:
-        runner = Runner(
+        requester = Requester(
             source,
             runtime,
             for_keeper=for_keeper,
@@ -85,7 +85,7 @@ class Assembly:
         # On every side: the listener's thread must know of all who wait, or it would lend the reading to one
         # of two.
         reading = ReadingRuntime(runtime, lambda: listener.reader, _no_loop if blocking else _running_loop)
-        return ServerStore(dialect, runner, self._share, reading, self._state, self._keeper)
+        return ServerStore(dialect, requester, self._share, reading, self._state, self._keeper)
 
     def _doubt(self) -> None:
         """A connection ended unasked, or the server takes no writes: another one may have taken over,

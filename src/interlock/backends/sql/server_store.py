@@ -15,7 +15,7 @@ from interlock.backends.kit.sides import Sides
 from interlock.backends.sql import rows, steps
 from interlock.backends.sql.dialect import Dialect
 from interlock.backends.sql.keeper import KeeperConnection
-from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.requester import Requester
 from interlock.backends.sql.sharing import ListenerShare
 from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore
@@ -53,7 +53,7 @@ class ServerStore(SqlStore):
     def __init__(
         self,
         dialect: Dialect,
-        runner: Runner,
+        requester: Requester,
         share: ListenerShare,
         runtime: WaitRuntime,
         state: ServerState,
@@ -61,7 +61,7 @@ class ServerStore(SqlStore):
     ) -> None:
         super().__init__(dialect.label, runtime.now, runtime, share.listener, state)
         self._dialect = dialect
-        self._runner = runner
+        self._requester = requester
         self._share = share
         self._listener = share.listener
         self._state = state
@@ -87,11 +87,11 @@ class ServerStore(SqlStore):
         return examiner.result()
 
     async def _facts(self, question: str, timeout: float) -> dict[str, str]:
-        found = await self._runner.run(steps.EXAMINE, (question,), self.now() + timeout)
+        found = await self._requester.run(steps.EXAMINE, (question,), self.now() + timeout)
         return {str(name).lower(): str(value) for name, value in found}
 
     async def _run(self, step: str, args: Sequence[object], until: float) -> Rows:
-        found = await self._runner.run(step, args, until)
+        found = await self._requester.run(step, args, until)
         messages = steps.MESSAGES.get(step)
         if messages is not None:
             for row in found:
@@ -225,7 +225,7 @@ class ServerStore(SqlStore):
         self._state.doubt_callbacks.append(call)
 
     def inside(self) -> bool:
-        return self._runner.source.inside() or self._listener.inside()
+        return self._requester.source.inside() or self._listener.inside()
 
     def blocking(self) -> Store:
         return self.sides.blocking or self
@@ -236,17 +236,17 @@ class ServerStore(SqlStore):
     def after_fork(self) -> None:
         self._state.clear()
         self._keeper.after_fork()
-        self._runner.source.after_fork()
+        self._requester.source.after_fork()
         # The blocking side does it a second time, which is harmless: nobody waits yet
         self._listener.after_fork()
         for side in self.sides.kept:
-            side._runner.source.after_fork()
+            side._requester.source.after_fork()
 
     async def close(self) -> None:
         self._state.closed = True
         self._share.leave()
-        await self._runner.source.close()
+        await self._requester.source.close()
         for side in self.sides.kept:
-            await side._runner.source.close()
+            await side._requester.source.close()
         if self.sides.blocking is not None:
             await self.sides.blocking.close()

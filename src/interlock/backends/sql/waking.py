@@ -28,8 +28,8 @@ class Waiter:
 
     __slots__ = (
         "__weakref__",
-        "holds",
         "change_read",
+        "holds",
         "polled",
         "reads",
         "resource",

@@ -2,7 +2,7 @@
 
 `store` implements the port: its calls are in `claims`, `releases`, `waits`, `renewals`, `operators` and
 `registers`, and `side` has the state that these share. `paths` says which node a name has, `requests` what is
-sent, `calls` how a caller waits for the answers, and `session_client` is the seam to kazoo, the client
+sent, `requester` how a caller waits for the answers, and `session_client` is the seam to kazoo, the client
 library underneath. `deadline_rule` is the most important file: from when the time of a session counts.
 """
 

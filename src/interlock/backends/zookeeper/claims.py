@@ -13,7 +13,6 @@ from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode, NotEmpty
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.own_claims import OwnClaim, decode
@@ -21,6 +20,7 @@ from interlock.backends.zookeeper.paths import ClaimNode, claim_prefix, counts, 
 from interlock.backends.zookeeper.queue_reads import QueueRead
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.releases import Releases
+from interlock.backends.zookeeper.requester import within
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.session_client import Answer, Session
 from interlock.errors import HeldUp, InvalidSetting, SettingsMismatch, StoreUnavailable, StoreUnfit
@@ -56,11 +56,11 @@ class Claims(Operators, Releases):
     """Claims, as far as the answer whether they hold or wait."""
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        ledger, deadline = self._ledger, within(self._calls, timeout)
+        ledger, deadline = self._ledger, within(self._requester, timeout)
         if (reason := ledger.evicted(claim.id)) is not None:
             return Gone(True, reason)
         began = self._runtime.now()
-        session = await self._calls.connect(deadline)
+        session = await self._requester.connect(deadline)
         if does_not_wait(timeout) and not ledger.tried(claim.id):
             # A caller that does not wait for the lock still waits for the network: a server that stalls for a
             # moment has as long as it has for a new connection.
@@ -71,7 +71,7 @@ class Claims(Operators, Releases):
                 f"servers of {self._session_client.label} limit to {duration(session.timeout)}; choose a "
                 "shorter ttl, or have them raise maxSessionTimeout"
             )
-        await self._calls.freshen(
+        await self._requester.freshen(
             session, min(claim.ttl * 0.75, session.timeout * MIN_SESSION_PART), deadline
         )
         own = ledger.claims.get(claim.id)
@@ -127,7 +127,9 @@ class Claims(Operators, Releases):
         """Remove the node of a claim that does not count; return how many stand in its folder, which is
         removed if nobody does.
         """
-        removed, answer = await self._calls.ask([requests.delete(path), requests.exists(folder)], deadline)
+        removed, answer = await self._requester.ask(
+            [requests.delete(path), requests.exists(folder)], deadline
+        )
         if not removed.failed(NoNode):
             removed.get()
         self._ledger.forget(claim.id)
@@ -143,11 +145,11 @@ class Claims(Operators, Releases):
 
         It is removed when there is nobody, and the next one begins at 0.
         """
-        stat = (await self._calls.one(requests.exists(folder), deadline)).get()
+        stat = (await self._requester.one(requests.exists(folder), deadline)).get()
         if stat is not None and stat.czxid == self._session_client.worn.get(folder):
             if stat.numChildren:
                 return int(stat.numChildren)
-            removed = await self._calls.one(requests.delete(folder), deadline)
+            removed = await self._requester.one(requests.delete(folder), deadline)
             if removed.failed(NotEmpty):
                 return 1
             if not removed.failed(NoNode):
@@ -192,8 +194,8 @@ class Claims(Operators, Releases):
             if folder in self._session_client.folders:
                 asked = asked[-1:]  # another claim has made it meanwhile
             if self._ledger.is_behind_ours(claim, folder):
-                return (await self._calls.ask(asked, deadline))[-1], None
-            answers, queue_read = await self._queue_reads.after(self._calls, folder, asked, deadline)
+                return (await self._requester.ask(asked, deadline))[-1], None
+            answers, queue_read = await self._queue_reads.after(self._requester, folder, asked, deadline)
             return answers[-1], queue_read
         finally:
             self._send_slots.give_back(folder, slot)
@@ -205,15 +207,15 @@ class Claims(Operators, Releases):
             return waits
         if await self._waits_on(own, deadline):
             return Busy(own.ahead, own.session.timeout)
-        _, queue_read = await self._queue_reads.after(self._calls, own.folder, (), deadline)
+        _, queue_read = await self._queue_reads.after(self._requester, own.folder, (), deadline)
         answer = await self._judge(own, queue_read.view(), asked, deadline)
         first = own.first
         if not isinstance(answer, Busy) or first is None:
             return answer
-        read = await self._calls.one(requests.get_data(f"{own.folder}/{first.node}"), deadline)
+        read = await self._requester.one(requests.get_data(f"{own.folder}/{first.node}"), deadline)
         if read.error is not None:
             return answer
-        now = await self._calls.server_now(deadline)
+        now = await self._requester.server_now(deadline)
         holder = self._standing(first, read.get(), True, own.claim.capacity, now)
         if (crowd := self._ledger.crowd(own.folder)) is not None:
             crowd.told(holder, self._runtime.now())
@@ -229,16 +231,16 @@ class Claims(Operators, Releases):
         if own.ahead < CLAIMS_PER_READ_PAUSE or own.shares() or not fresh:
             return False
         asked = [requests.get_data(path) for path in (own.path, *own.watched)]
-        return all(answer.error is None for answer in await self._calls.ask(asked, deadline))
+        return all(answer.error is None for answer in await self._requester.ask(asked, deadline))
 
     async def _resume(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
         """Find the node of a claim that was sent before, and perhaps applied; a node of an earlier session
         is not ours.
         """
         folder, asked = self._paths.folder(claim.resource), self._runtime.now()
-        _, seen = await self._queue_reads.after(self._calls, folder, [requests.sync(folder)], deadline)
+        _, seen = await self._queue_reads.after(self._requester, folder, [requests.sync(folder)], deadline)
         found = seen.view().of_claim(claim.id)
-        read = await self._calls.read_all(
+        read = await self._requester.read_all(
             [requests.get_data(f"{folder}/{claim_node.node}") for claim_node in found], deadline
         )
         own: OwnClaim | None = None
@@ -254,7 +256,7 @@ class Claims(Operators, Releases):
                     decode(content[0])[2],
                 )
             else:
-                await self._calls.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
+                await self._requester.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
         if own is None:
             if (gone := await self._tombstones.find(claim.id, deadline)) is not None:
                 return self._evicted(claim.id, gone)
@@ -262,7 +264,7 @@ class Claims(Operators, Releases):
             return await self._enter(claim, session, deadline)
         self._ledger.claims[claim.id] = own
         session.enter(claim.id, size_of(own.path) + size_of_marker(claim, folder))
-        _, queue_read = await self._queue_reads.after(self._calls, folder, (), deadline)
+        _, queue_read = await self._queue_reads.after(self._requester, folder, (), deadline)
         return await self._judge(own, queue_read.view(), asked, deadline)
 
     async def _judge(self, own: OwnClaim, view: QueueView, asked: float, deadline: Deadline) -> ClaimAnswer:
@@ -315,7 +317,7 @@ class Claims(Operators, Releases):
         holder = self._holder_to_name(first)
         if holder is not None:
             reads.append(requests.get_data(f"{own.folder}/{holder.node}"))
-        node, ahead, *held = await self._calls.read_all(reads, deadline)
+        node, ahead, *held = await self._requester.read_all(reads, deadline)
         if node is None:
             return await self._removed(own, deadline)
         if ahead is None:  # it was removed, and nobody has told it yet
@@ -326,7 +328,7 @@ class Claims(Operators, Releases):
             and held[0] is not None
             and (crowd := self._ledger.crowd(own.folder)) is not None
         ):
-            now = await self._calls.server_now(deadline)
+            now = await self._requester.server_now(deadline)
             crowd.told(self._standing(holder, held[0], True, own.claim.capacity, now), self._runtime.now())
         return self._join_crowd(own)
 
@@ -351,7 +353,7 @@ class Claims(Operators, Releases):
         left = await self._lingering_left(own.folder, lingering, deadline)
         for claim_node, seconds in zip(lingering, left, strict=True):
             if seconds <= 0:
-                await self._calls.one(requests.delete(f"{own.folder}/{claim_node.node}"), deadline)
+                await self._requester.one(requests.delete(f"{own.folder}/{claim_node.node}"), deadline)
         over = {claim_node.node for claim_node, seconds in zip(lingering, left, strict=True) if seconds <= 0}
         own.lingering = frozenset(claim_node.node for claim_node in lingering)
         view = view.without(over)

@@ -10,10 +10,10 @@ from interlock._core.outline import outline
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
-from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.own_claims import REMEMBERED_S, decode
 from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes, unescaped
+from interlock.backends.zookeeper.requester import within
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import ForeignKey, StoreUnavailable
 from interlock.model import Queue, Standing
@@ -27,13 +27,13 @@ class Operators(Side):
     """Seeing and mending."""
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
-        deadline = within(self._calls, timeout)
-        await self._calls.connect(deadline)
+        deadline = within(self._requester, timeout)
+        await self._requester.connect(deadline)
         return await self._inspect(resource, deadline, limit)
 
     async def _inspect(self, resource: str, deadline: Deadline, limit: int | None = None) -> Queue:
         folder = self._paths.folder(resource)
-        queue = claim_nodes(await self._calls.children(folder, deadline))
+        queue = claim_nodes(await self._requester.children(folder, deadline))
         return (await self._described(resource, queue, deadline, limit))[0]
 
     async def _described(
@@ -45,8 +45,10 @@ class Operators(Side):
         folder = self._paths.folder(resource)
         capacity = next((claim_node.capacity for claim_node in queue if not claim_node.foreign), 1)
         shown = queue[:limit]
-        read = await self._calls.read_all([requests.get_data(f"{folder}/{p.node}") for p in shown], deadline)
-        now = await self._calls.server_now(deadline)
+        read = await self._requester.read_all(
+            [requests.get_data(f"{folder}/{p.node}") for p in shown], deadline
+        )
+        now = await self._requester.server_now(deadline)
         nodes = [
             (claim_node, content)
             for claim_node, content in zip(shown, read, strict=True)
@@ -64,10 +66,10 @@ class Operators(Side):
         self, folder: str, lingering: Sequence[ClaimNode], deadline: Deadline
     ) -> list[float]:
         """How long each of these still lingers, seconds, by the servers' clock; 0 if it is gone."""
-        read = await self._calls.read_all(
+        read = await self._requester.read_all(
             [requests.get_data(f"{folder}/{p.node}") for p in lingering], deadline
         )
-        now = await self._calls.server_now(deadline)
+        now = await self._requester.server_now(deadline)
         return [0.0 if content is None else _lingers_for(content, now) for content in read]
 
     def _standing(
@@ -89,9 +91,9 @@ class Operators(Side):
         return Standing(claim_node.id, stat.czxid, claim_node.permits, inside, age, timeout, note, who)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[str]:
-        deadline = within(self._calls)
-        await self._calls.connect(deadline)
-        listed = [unescaped(child) for child in await self._calls.children(self._paths.root, deadline)]
+        deadline = within(self._requester)
+        await self._requester.connect(deadline)
+        listed = [unescaped(child) for child in await self._requester.children(self._paths.root, deadline)]
         names = sorted(
             name for name in listed if name is not None and name.startswith(prefix) and name > after
         )
@@ -99,7 +101,7 @@ class Operators(Side):
         while names and len(found) < limit:
             page, names = names[: max(limit, 20)], names[max(limit, 20) :]
             reads = [requests.get_children(self._paths.folder(name)) for name in page]
-            for name, children in zip(page, await self._calls.read_all(reads, deadline), strict=True):
+            for name, children in zip(page, await self._requester.read_all(reads, deadline), strict=True):
                 standing = claim_nodes(children or ())
                 if any(not claim_node.lingering for claim_node in standing) or (
                     standing and (await self._inspect(name, deadline)).standings
@@ -110,10 +112,10 @@ class Operators(Side):
     async def evict(
         self, resource: str, id: str | None, reason: str, *, foreign: bool = False, no_expiry: bool = False
     ) -> list[Standing]:
-        deadline = within(self._calls)
-        await self._calls.connect(deadline)
+        deadline = within(self._requester)
+        await self._requester.connect(deadline)
         folder = self._paths.folder(resource)
-        queue = claim_nodes(await self._calls.children(folder, deadline))
+        queue = claim_nodes(await self._requester.children(folder, deadline))
         described, nodes = await self._described(resource, queue, deadline)
         victims = [
             (standing, claim_node, stat)
@@ -141,7 +143,7 @@ class Operators(Side):
         if not claim_node.foreign:
             life = max(REMEMBERED_S, standing.lapses_in)
             parts.append(self._tombstones.evicting(claim_node.id, reason, life))
-        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        results: list[Any] = (await self._requester.one(requests.multi(parts), deadline)).get()
         if any(isinstance(result, Exception) for result in results):
             return False
         if not claim_node.foreign:
@@ -151,11 +153,11 @@ class Operators(Side):
         return True
 
     async def watch(self, resource: str, seen: Queue, timeout: float) -> None:
-        deadline = within(self._calls, timeout)
+        deadline = within(self._requester, timeout)
         folder = self._paths.folder(resource)
         try:
-            await self._calls.connect(deadline, connecting_is_extra=False)
-            bell = self._session_client.new_bell(self._calls.runtime.signal())
+            await self._requester.connect(deadline, connecting_is_extra=False)
+            bell = self._session_client.new_bell(self._requester.runtime.signal())
             paths = [folder]
             try:
                 await self._listen_to(folder, bell, paths, deadline)
@@ -165,7 +167,7 @@ class Operators(Side):
                         if len(paths) <= MAX_NOTES_WATCHED
                         else min(READ_EVERY_S, deadline.left())
                     )
-                    await self._calls.runtime.wait(bell.signal, most)
+                    await self._requester.runtime.wait(bell.signal, most)
             finally:
                 self._session_client.forget_watcher(bell, paths)
         except StoreUnavailable:
@@ -176,14 +178,14 @@ class Operators(Side):
         """Watch who comes and leaves, and the notes of those who stand there; or for the folder to be
         made.
         """
-        listed = await self._calls.one(requests.get_children(folder, bell), deadline)
+        listed = await self._requester.one(requests.get_children(folder, bell), deadline)
         if listed.failed(NoNode):
-            (await self._calls.one(requests.exists(folder, bell), deadline)).get()
+            (await self._requester.one(requests.exists(folder, bell), deadline)).get()
             return
         paths += [
             f"{folder}/{claim_node.node}" for claim_node in claim_nodes(listed.get())[:MAX_NOTES_WATCHED]
         ]
-        await self._calls.ask(
+        await self._requester.ask(
             [requests.get_data(path, bell) for path in paths[1:]] or [requests.sync(folder)], deadline
         )
 

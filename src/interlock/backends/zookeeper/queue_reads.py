@@ -15,9 +15,9 @@ from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.queue_view import QueueView
+from interlock.backends.zookeeper.requester import Requester
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.session_client import Answer, SessionClient, late
 
@@ -68,13 +68,13 @@ class QueueReads:
         self._numbers = count(1)
 
     async def after(
-        self, calls: Calls, folder: str, first: Sequence[Request], deadline: Deadline
+        self, requester: Requester, folder: str, first: Sequence[Request], deadline: Deadline
     ) -> tuple[list[Answer], QueueRead]:
         """Send these requests, and wait for a list of the folder that was sent after them."""
-        timeout, signal = calls.request_timeout(deadline), calls.runtime.signal()
+        timeout, signal = requester.request_timeout(deadline), requester.runtime.signal()
         answers = self._session_client.send(first, None)
         queue_read = self._join(folder, signal)
-        await calls.answered(signal, timeout)
+        await requester.answered(signal, timeout)
         if not all(answer.done for answer in answers):  # so the list was not sent after them: it has failed
             queue_read.view()
             raise late(self._session_client.label, timeout)

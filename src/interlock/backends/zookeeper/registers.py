@@ -9,9 +9,9 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.errors import QUOTA, translated
 from interlock.backends.zookeeper.library import BadVersion, NodeExists, NoNode
+from interlock.backends.zookeeper.requester import within
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
 from interlock.model import Versioned
@@ -30,13 +30,13 @@ class Registers(Side):
     """The register half of the port."""
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
-        deadline = within(self._calls, timeout)
-        await self._calls.connect(deadline)
+        deadline = within(self._requester, timeout)
+        await self._requester.connect(deadline)
         return (await self._read(name, deadline))[0]
 
     async def _read(self, name: str, deadline: Deadline) -> tuple[Versioned, str, Any]:
         """The value and version of a register, the id of its last write, and the Stat of its node."""
-        read = await self._calls.data(self._paths.register(name), deadline)
+        read = await self._requester.data(self._paths.register(name), deadline)
         if read is None:
             return Versioned(None, 0), "", None
         value, writer = decode(read[0])
@@ -45,8 +45,8 @@ class Registers(Side):
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
-        deadline = within(self._calls, timeout)
-        await self._calls.connect(deadline)
+        deadline = within(self._requester, timeout)
+        await self._requester.connect(deadline)
         for _ in range(MAX_WRITE_ROUNDS):
             present, writer, stat = await self._read(name, deadline)
             if writer == id:
@@ -67,9 +67,9 @@ class Registers(Side):
             request = requests.create(path, data, self._session_client.address.acl)
         else:
             request = requests.set_data(path, data, stat.version)
-        answer = await self._calls.one(request, deadline)
+        answer = await self._requester.one(request, deadline)
         if answer.failed(NoNode) and stat is None:
-            await self._calls.make_parents(self._paths.registers, deadline)
+            await self._requester.make_parents(self._paths.registers, deadline)
             return 0
         if answer.failed(NodeExists) or answer.failed(BadVersion) or answer.failed(NoNode):
             return 0
@@ -87,7 +87,7 @@ class Registers(Side):
         for note in self._tombstones.deleting(
             name, DELETED_S
         ):  # a new note, or the one of an earlier deletion again
-            results: list[Any] = (await self._calls.one(requests.multi([first, note]), deadline)).get()
+            results: list[Any] = (await self._requester.one(requests.multi([first, note]), deadline)).get()
             if not any(isinstance(result, Exception) for result in results):
                 await self._tombstones.sweep(deadline)
                 return results[0].mzxid if stat is not None else (await self._read(name, deadline))[0].version
@@ -95,23 +95,25 @@ class Registers(Side):
                 if isinstance(result, QUOTA):
                     raise translated(self._session_client.label, result)
             if isinstance(results[0], NoNode) or isinstance(results[1], NoNode):
-                await self._calls.make_parents(self._paths.registers, deadline)
+                await self._requester.make_parents(self._paths.registers, deadline)
                 await self._tombstones.prepare(deadline)
                 return 0
         return 0
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
-        deadline = within(self._calls, timeout)
+        deadline = within(self._requester, timeout)
         path = self._paths.register(name)
         try:
-            await self._calls.connect(deadline, connecting_is_extra=False)
-            bell = self._session_client.new_bell(self._calls.runtime.signal())
+            await self._requester.connect(deadline, connecting_is_extra=False)
+            bell = self._session_client.new_bell(self._requester.runtime.signal())
             try:
                 # `exists`, because a register that is made must be heard of, too.
-                answers = await self._calls.ask([requests.sync(path), requests.exists(path, bell)], deadline)
+                answers = await self._requester.ask(
+                    [requests.sync(path), requests.exists(path, bell)], deadline
+                )
                 stat = answers[1].get()
                 if (0 if stat is None else stat.mzxid) == version:
-                    await self._calls.runtime.wait(bell.signal, deadline.left())
+                    await self._requester.runtime.wait(bell.signal, deadline.left())
             finally:
                 self._session_client.forget_watcher(bell, [path])
         except StoreUnavailable:

@@ -17,8 +17,8 @@ class Releases(Side):
     """Releases, and the withdrawals of claims that may not stay."""
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        deadline = self._calls.strictly_within(timeout)
-        session = await self._calls.connect(deadline, connecting_is_extra=False)
+        deadline = self._requester.strictly_within(timeout)
+        session = await self._requester.connect(deadline, connecting_is_extra=False)
         own, tried = self._ledger.claims.get(id), self._ledger.tried(id)
         if own is not None:
             # Before its node is deleted: that may fail, and the next of ours must see to itself.
@@ -36,7 +36,7 @@ class Releases(Side):
         """Remove every node of a claim, whichever session made it; False if there was none."""
         folder = self._paths.folder(resource)
         stood = False
-        for claim_node in claim_nodes(await self._calls.children(folder, deadline)):
+        for claim_node in claim_nodes(await self._requester.children(folder, deadline)):
             if claim_node.id == id and not claim_node.foreign:
                 stood |= await self._delete_place(folder, claim_node, deadline)
         own = self._ledger.claims.get(id)
@@ -62,7 +62,7 @@ class Releases(Side):
             self._tombstones.lingering(own.token, path, linger),
         ]
         for _ in range(2):
-            results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+            results: list[Any] = (await self._requester.one(requests.multi(parts), deadline)).get()
             if not any(isinstance(result, Exception) for result in results):
                 self._ledger.forget(claim.id)
                 await self._tombstones.sweep(deadline)
@@ -82,12 +82,12 @@ class Releases(Side):
 
     async def _delete_place(self, folder: str, claim_node: ClaimNode, deadline: Deadline) -> bool:
         if not claim_node.markers:
-            answer = await self._calls.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
+            answer = await self._requester.one(requests.delete(f"{folder}/{claim_node.node}"), deadline)
             return False if answer.failed(NoNode) else bool(answer.get())
         parts = [requests.delete(f"{folder}/{node}") for node in (claim_node.node, *claim_node.markers)]
-        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        results: list[Any] = (await self._requester.one(requests.multi(parts), deadline)).get()
         if not any(isinstance(result, Exception) for result in results):
             return True
         # The list was old: remove what is left of it, one by one.
-        answers = await self._calls.ask(parts, deadline)
+        answers = await self._requester.ask(parts, deadline)
         return answers[0].error is None

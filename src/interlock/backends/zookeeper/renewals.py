@@ -9,11 +9,11 @@ from typing import Any
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.listing import MIN_BULK_RENEWALS, recent
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import StrictDeadline
 from interlock.backends.zookeeper.errors import CutOff
 from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
 from interlock.backends.zookeeper.own_claims import OwnClaim
 from interlock.backends.zookeeper.paths import shrunk_node
+from interlock.backends.zookeeper.requester import StrictDeadline
 from interlock.backends.zookeeper.session_client import Listing, Session
 from interlock.backends.zookeeper.side import Side
 from interlock.errors import StoreUnavailable
@@ -29,18 +29,18 @@ class Renewals(Side):
     """The renewals of the keeper."""
 
     async def renew(self, renewals: Sequence[Renewal], timeout: float = IO_TIMEOUT) -> list[RenewAnswer]:
-        deadline = self._calls.strictly_within(timeout)
+        deadline = self._requester.strictly_within(timeout)
         if not renewals:
             return []
         while True:
             try:
                 return await self._renew(renewals, deadline)
             except CutOff:  # all that a renewal writes may be written twice
-                if not await self._calls.reconnected(deadline):
+                if not await self._requester.reconnected(deadline):
                     raise
 
     async def _renew(self, renewals: Sequence[Renewal], deadline: StrictDeadline) -> list[RenewAnswer]:
-        session = await self._calls.connect(deadline, connecting_is_extra=False)
+        session = await self._requester.connect(deadline, connecting_is_extra=False)
         standing, asked = await self._standing_paths(renewals, session, deadline)
         answers: list[RenewAnswer] = []
         marks = MAX_MARKS
@@ -78,7 +78,7 @@ class Renewals(Side):
         known = [own.path for own in found if own is not None and own.stands_in(session)]
         # A claim may be younger than the list, and whoever is not in it is asked for.
         others = [path for path in known if path not in listed]
-        read = await self._calls.read_all([requests.get_data(path) for path in others], deadline)
+        read = await self._requester.read_all([requests.get_data(path) for path in others], deadline)
         there = {
             path
             for path, content in zip(others, read, strict=True)
@@ -100,7 +100,7 @@ class Renewals(Side):
         self._session_client.beat(session, None)
         if self._session_client.no_ephemerals or (many and renewals < MIN_BULK_RENEWALS):
             return None
-        answer = await self._calls.one(requests.GetEphemerals(self._paths.root), deadline)
+        answer = await self._requester.one(requests.GetEphemerals(self._paths.root), deadline)
         if answer.failed(Unimplemented):
             self._session_client.no_ephemerals = True  # a server below 3.6
             return None
@@ -127,7 +127,7 @@ class Renewals(Side):
         own.note = own.note if renewal.note is None else renewal.note
         if shrinks and renewal.permits is not None:
             return await self._shrink(own, renewal.permits, deadline)
-        answer = await self._calls.one(requests.set_data(own.path, own.data()), deadline)
+        answer = await self._requester.one(requests.set_data(own.path, own.data()), deadline)
         if answer.error is not None:
             own.note = before
             return False if answer.failed(NoNode) else answer.get()
@@ -145,7 +145,7 @@ class Renewals(Side):
             requests.create_in_multi(f"{own.folder}/{marker}", b"", acl, requests.EPHEMERAL),
             *(requests.delete(f"{own.folder}/{old}") for old in own.markers if old != marker),
         ]
-        results: list[Any] = (await self._calls.one(requests.multi(parts), deadline)).get()
+        results: list[Any] = (await self._requester.one(requests.multi(parts), deadline)).get()
         if isinstance(results[0], NoNode):
             return False
         if any(isinstance(result, Exception) for result in results):

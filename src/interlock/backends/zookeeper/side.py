@@ -7,9 +7,9 @@ share the session and what is known of the claims.
 from __future__ import annotations
 
 from interlock.backends.kit.runtime import WaitRuntime
-from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.own_claims import Ledger
 from interlock.backends.zookeeper.queue_reads import QueueReads
+from interlock.backends.zookeeper.requester import Requester
 from interlock.backends.zookeeper.send_slots import SendSlots
 from interlock.backends.zookeeper.session_client import SessionClient
 from interlock.backends.zookeeper.tombstones import Tombstones
@@ -25,8 +25,8 @@ class Side:
         self._session_client = session_client
         self._paths = session_client.paths
         self._runtime = runtime
-        self._calls = Calls(session_client, runtime)
-        self._tombstones = Tombstones(self._calls)
+        self._requester = Requester(session_client, runtime)
+        self._tombstones = Tombstones(self._requester)
         self._ledger: Ledger = other._ledger if other is not None else ledger or Ledger()
         self._queue_reads: QueueReads = (
             other._queue_reads if other is not None else QueueReads(session_client)

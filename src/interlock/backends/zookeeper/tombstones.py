@@ -12,9 +12,9 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.calls import Calls
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.paths import unescaped
+from interlock.backends.zookeeper.requester import Requester
 from interlock.backends.zookeeper.requests import Request
 
 SWEEP_PERIOD_S = 60.0  # seconds
@@ -25,15 +25,15 @@ MAX_NOTES_IN_A_HURRY = 50  # or so many, if its caller is in a hurry
 class Tombstones:
     """Reads, writes and sweeps the folder of what is gone."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._session_client = calls.session_client
-        self._paths = calls.session_client.paths
+    def __init__(self, requester: Requester) -> None:
+        self._requester = requester
+        self._session_client = requester.session_client
+        self._paths = requester.session_client.paths
         self._swept = float("-inf")
 
     async def find(self, id: str, deadline: Deadline) -> tuple[str, float] | None:
         """The reason that an operator gave for removing this claim, and for how long it is remembered."""
-        read = await self._calls.data(self._paths.evicted(id), deadline)
+        read = await self._requester.data(self._paths.evicted(id), deadline)
         if read is None:
             return None
         note = _note(read[0])
@@ -59,7 +59,7 @@ class Tombstones:
 
     async def prepare(self, deadline: Deadline) -> None:
         """Make the folder: a `multi` cannot tell which of its parts lacked one."""
-        await self._calls.make_parents(self._paths.gone, deadline)
+        await self._requester.make_parents(self._paths.gone, deadline)
 
     async def sweep(self, deadline: Deadline, *, few: bool = False) -> None:
         """Remove the notes whose time is over, and what they stand for; at most once a minute, and some of
@@ -69,13 +69,13 @@ class Tombstones:
         if now < self._swept + SWEEP_PERIOD_S:
             return
         self._swept = now
-        listed = await self._calls.one(requests.get_children(self._paths.gone), deadline)
+        listed = await self._requester.one(requests.get_children(self._paths.gone), deadline)
         if listed.error is not None:
             return
         names: list[str] = listed.get()[: MAX_NOTES_IN_A_HURRY if few else MAX_NOTES_PER_SWEEP]
         paths = [f"{self._paths.gone}/{name}" for name in names]
-        read = await self._calls.read_all([requests.get_data(path) for path in paths], deadline)
-        clock = await self._calls.server_now(deadline)
+        read = await self._requester.read_all([requests.get_data(path) for path in paths], deadline)
+        clock = await self._requester.server_now(deadline)
         for name, path, content in zip(names, paths, read, strict=True):
             if content is None:
                 continue
@@ -86,19 +86,19 @@ class Tombstones:
     async def _remove(self, name: str, path: str, about: str, deadline: Deadline) -> None:
         kind, _, element = name.partition("-")
         if kind == "linger" and about.startswith(f"{self._paths.root}/"):
-            await self._calls.one(requests.delete(about), deadline)
+            await self._requester.one(requests.delete(about), deadline)
         register = unescaped(element) if kind == "register" else None
         if register is not None:
             at = self._paths.register(register)
-            answer = await self._calls.one(requests.get_data(at), deadline)
+            answer = await self._requester.one(requests.get_data(at), deadline)
             if answer.error is None and answer.value[0].startswith(b"-"):
                 # By its version: somebody may write it again this very moment.
                 parts = [requests.delete(at, answer.value[1].version), requests.delete(path)]
-                await self._calls.one(requests.multi(parts), deadline)
+                await self._requester.one(requests.multi(parts), deadline)
                 return
             if answer.error is not None and not answer.failed(NoNode):
                 return
-        await self._calls.one(requests.delete(path), deadline)
+        await self._requester.one(requests.delete(path), deadline)
 
 
 def _encoded(note: list[Any]) -> bytes:

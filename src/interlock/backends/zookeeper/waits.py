@@ -18,12 +18,12 @@ from collections.abc import Iterable, Sequence
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
 from interlock.backends.zookeeper.bell import Bell
-from interlock.backends.zookeeper.calls import within
 from interlock.backends.zookeeper.claims import Claims
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.own_claims import FolderCrowd, OwnClaim
 from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
+from interlock.backends.zookeeper.requester import within
 from interlock.backends.zookeeper.session_client import Answer
 from interlock.errors import StoreUnavailable
 from interlock.model import Busy, Claim, Granted
@@ -45,7 +45,7 @@ class Waits(Claims):
     """The waits of claims that have entered."""
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
-        deadline = within(self._calls, timeout)
+        deadline = within(self._requester, timeout)
         own = self._ledger.claims.get(claim.id)
         if own is None or not own.stands_in(self._session_client.session):
             pause = (
@@ -75,7 +75,7 @@ class Waits(Claims):
         """Wait until the node of a holder is gone."""
         while not deadline.passed() and self._stands(own, bell):
             if listening := bell.arm([own.path]):
-                self._heard(bell, listening, await self._calls.ask(list(listening.values()), deadline))
+                self._heard(bell, listening, await self._requester.ask(list(listening.values()), deadline))
             elif await self._runtime.wait(bell.signal, deadline.left()):
                 bell.signal = self._runtime.signal()
 
@@ -168,17 +168,17 @@ class Waits(Claims):
         paths = [own.folder, own.path, *(f"{own.folder}/{claim_node.node}" for claim_node in near)]
         listening = bell.arm([*paths[:2], *paths[-1:]])
         others = paths[2:-1]
-        reads = self._calls.reading([requests.get_data(path) for path in others])
+        reads = self._requester.reading([requests.get_data(path) for path in others])
         if not (listening or reads):
             return set()
-        answers = await self._calls.ask([*listening.values(), *reads], deadline)
+        answers = await self._requester.ask([*listening.values(), *reads], deadline)
         self._heard(bell, listening, answers[: len(listening)])
         for path, answer in zip(listening, answers, strict=False):
             if path == own.folder and answer.error is None and answer.get()[1].version != version:
                 bell.changed.add(path)
         if own.folder in bell.changed or own.folder in bell.deleted:
             return None
-        read = self._calls.read_together(answers[len(listening) :])
+        read = self._requester.read_together(answers[len(listening) :])
         if read is None:
             return await self._read_by_path(own, bell, near, version, deadline)
         left = {path for path, content in zip(others, read, strict=True) if content is None}
@@ -199,7 +199,7 @@ class Waits(Claims):
         """Watch the folder, the claim and these nodes, and list the queue after that."""
         listening = bell.arm([own.folder, own.path, *watched])
         asked = list(listening.values())
-        answers, queue_read = await self._queue_reads.after(self._calls, own.folder, asked, deadline)
+        answers, queue_read = await self._queue_reads.after(self._requester, own.folder, asked, deadline)
         self._heard(bell, listening, answers)
         return queue_read.view()
 

@@ -18,8 +18,8 @@ the two updates is lost.
 | mark, then compare | `mark`, `update_marked` | a column for the mark in your table |
 
 Each function takes a connection or cursor of sqlite3, psycopg 3 or PyMySQL, a Session or Connection of
-SQLAlchemy, or a connection or an alias of Django's. The same function with an `a` before its name is awaited, and
-takes those of psycopg and SQLAlchemy for asyncio, and of aiomysql.
+SQLAlchemy, or a connection or an alias of Django's. The same function with an `a` before its name is awaited,
+and takes those of psycopg and SQLAlchemy for asyncio, and of aiomysql.
 """  # noqa: E501  (a table)
 
 from __future__ import annotations

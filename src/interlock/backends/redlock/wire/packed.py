@@ -26,7 +26,7 @@ class NodeIdentity(NamedTuple):
 class Packed:
     """One encoded request that does not depend on the node."""
 
-    __slots__ = ("_call", "_head", "sent_on_other_set", "lasting", "request", "sent")
+    __slots__ = ("_call", "_head", "lasting", "request", "sent", "sent_on_other_set")
 
     def __init__(self, call: Call, body: bytes, request: Vote | Release | None = None) -> None:
         self._call = call

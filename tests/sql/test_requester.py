@@ -12,7 +12,7 @@ from interlock._runtime.threads import Threads
 from interlock.backends.kit.connect_pace import ConnectPace
 from interlock.backends.sql import steps
 from interlock.backends.sql.dialect import Again, Broken, Demoted, NotInstalled
-from interlock.backends.sql.runner import Runner
+from interlock.backends.sql.requester import Requester
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnavailable, Unreached
 
@@ -56,7 +56,7 @@ class Connection:
 
 def run(connection: Connection, step: str = steps.CLAIM, timeout: float = 5.0) -> Rows:
     runtime = Threads()
-    return drive(Runner(connection, runtime).run(step, (), runtime.now() + timeout))
+    return drive(Requester(connection, runtime).run(step, (), runtime.now() + timeout))
 
 
 def test_a_step_that_did_nothing_is_sent_again_until_it_succeeds() -> None:

@@ -32,7 +32,7 @@ class StrictDeadline(Deadline):
     __slots__ = ()
 
 
-class Calls:
+class Requester:
     """Sends requests over the session, and waits for their answers in the way of one runtime."""
 
     def __init__(self, session_client: SessionClient, runtime: WaitRuntime) -> None:
@@ -201,5 +201,5 @@ class Calls:
             await self.runtime.wait(self.runtime.signal(), max(0.001, pause))
 
 
-def within(calls: Calls, timeout: float = IO_TIMEOUT) -> Deadline:
-    return Deadline(calls.runtime.now, timeout)
+def within(requester: Requester, timeout: float = IO_TIMEOUT) -> Deadline:
+    return Deadline(requester.runtime.now, timeout)

@@ -19,7 +19,7 @@ PROMOTION_PAUSE_S = 0.1  # seconds before a read-only server is asked again
 INSTALL_TIMEOUT_S = 10.0  # seconds that creating the tables may take, once
 
 
-class Runner:
+class Requester:
     """`run(step, args, until)` for one side of a client: its callers, its keeper, or the blocking side of an
     asyncio store.
 
