@@ -31,8 +31,8 @@ def name_of(function: object) -> str:
 
 
 def refuse_context_manager(function: object) -> None:
-    """Raise for what `@contextmanager` made of a generator: its body would run when the lock has long been
-    given back.
+    """Raise for a function that `@contextmanager` has made of a generator: its body would run long after the
+    lock has been given back.
 
     A function that a context manager decorates, as `@transaction.atomic` does, is not one.
     """
@@ -87,11 +87,11 @@ UNFINISHED: dict[type, str] = {
     GeneratorType: "a generator",
     AsyncGeneratorType: "an async generator",
 }
-"""Results whose body has yet to run."""
+"""Results of a call, such as coroutines and generators, whose body has not run yet."""
 
 
 def unfinished(function: object, result: object) -> TypeError:
-    """The error for a decorated function that returned one of those: its body would run without the lock."""
+    """The error for a decorated function that returned such a result: its body would run without the lock."""
     returned = type(result)
     kind = UNFINISHED[returned]
     if returned is CoroutineType:

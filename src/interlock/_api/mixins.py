@@ -1,4 +1,4 @@
-"""What the sync and the async API have in common: everything that needs no `await` stands here, once.
+"""The part of the API that sync and async have in common: everything that needs no `await` stands here, once.
 
 `blocking.py` and `aio.py` build their classes on these mixins and add the methods that ask the store. The
 client's factories (`lock`, `semaphore`, ...) are generic over the classes of the API, so that an editor shows
@@ -159,7 +159,7 @@ class DecoratorMixin(Unpicklable, metaclass=MadeByClients):
 
 
 class LockMixin(Named):
-    """What all locks share."""
+    """The members that all locks share."""
 
     _core: Any  # a Holding, or a Reentrant
 
@@ -205,7 +205,7 @@ class RWLockMixin(Named, Generic[ReadLockT, WriteLockT]):
 
 
 class SemaphoreMixin(Named):
-    """What both kinds of semaphores share."""
+    """The members that both kinds of semaphores share."""
 
     def __init__(self, holding: SemaphoreHolding) -> None:
         self._core = holding
@@ -226,7 +226,7 @@ class SemaphoreMixin(Named):
 
 
 class MultiLockMixin(DecoratorMixin):
-    """What a multilock knows without asking the store."""
+    """The members of a multilock that need not ask the store."""
 
     def __init__(self, multi: Multi) -> None:
         self._core: Multi = multi
@@ -255,7 +255,7 @@ class MultiLockMixin(DecoratorMixin):
 
 
 class OnceMixin(Named):
-    """What is run once."""
+    """The members of a job that runs once."""
 
     def __init__(self, once: OnceCore) -> None:
         self._once = once
@@ -277,7 +277,7 @@ class OnceRunMixin(Named):
 
 
 class ElectionMixin(Named):
-    """What a candidate knows without asking the store."""
+    """The members of a candidate that need not ask the store."""
 
     def __init__(self, candidacy: Candidacy) -> None:
         self._core = candidacy
@@ -323,7 +323,7 @@ class LatchMixin(Named):
 
 
 class BarrierMixin(Named):
-    """What a party knows of its barrier without asking the store."""
+    """The members of a barrier that need not ask the store."""
 
     def __init__(self, cell: BarrierCell) -> None:
         self._core = cell

@@ -49,9 +49,9 @@ def let_in_matters(permits: Sequence[int], place: int, capacity: int) -> bool:
     """Whether a waiter at `place` must also learn that the claim it watches was let in, not only that it
     left.
 
-    So it is for those who stand behind the first waiter of a count that is full: when that one is let in, the
-    next becomes the first, and must watch every holder. A store on which being let in changes nothing that
-    can be watched has to make such a change.
+    It must if the count is full and it stands directly behind the first waiter: when the first waiter is let
+    in, it becomes the first itself and must watch every holder. On some stores nothing that can be watched
+    changes when a claim is let in; such a store has to make a change for this purpose.
     """
     shares = all(ahead + permits[place] <= capacity for ahead in permits[:place])
     return shares and place > admitted(permits, capacity)

@@ -376,7 +376,7 @@ class Attempt:
             self.client.attempt_ended()
 
     def _leave_queue(self) -> None:
-        """Have the keeper leave our place alone."""
+        """Have the keeper no longer renew our place."""
         if self._waiter is not None:
             self._waiter.leave_queue()
 

@@ -11,10 +11,10 @@ A party of generation g is through when the register speaks of another generatio
 `broken`, the list of generations that a reset threw out: a slow party must not take that for passing.
 
 Each party also stands in a `Room` while it waits: it enters that before it is listed in `arrived`, under the
-same id. So an id that is listed and does not stand is that of a process that was killed, or paused for longer
-than its claim lives. Whoever arrives next leaves it out of the list; if it is the one that runs the action,
-the barrier breaks. A process that wakes up after such a pause arrives again, under a new id; if its
-generation has gone on without it, or nobody can tell, it gets BrokenBarrier.
+same id. So an id that is listed but has no claim in the room belongs to a process that was killed, or that
+was paused for longer than its claim lives. The next party to arrive leaves it out of the list; if it is the
+party that runs the action, the barrier breaks. A process that wakes up after such a pause arrives again,
+under a new id; if its generation has gone on without it, or nobody can tell, it gets BrokenBarrier.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class BarrierCell:
         return dict(value)
 
     def rest(self, broken: list[str]) -> State | None:
-        """At rest: nothing is kept, unless some waiter may still have to learn that it was thrown out."""
+        """The value while nobody waits: None, unless a waiter may still have to learn that a reset threw it
+        out.
+        """
         return {**self.state(None), "broken": broken[-MAX_RESETS_REMEMBERED:]} if broken else None
 
     def fate(self, value: Any, gen: str) -> Fate | None:
@@ -228,7 +230,7 @@ class Visit:
                 await self._enter()
 
     async def _arrive(self) -> Role:
-        """Stand in the present generation, beside those of its parties that live."""
+        """Join the present generation, beside those of its parties that are alive."""
         living: set[str] = set()
 
         async def look(value: Any) -> None:
@@ -341,9 +343,11 @@ class Visit:
         return min(register.RECHECK_PERIOD_S, self._room.ttl / 2, pause) * (1 + self._index / SPREAD_PARTIES)
 
     async def _withdraw(self, left: float) -> None:
-        """Interrupted: stand there no longer; the last to arrive, whose action failed, breaks the barrier.
+        """Leave the barrier after an interrupt. If we were the last to arrive and the action failed, the
+        barrier breaks.
 
-        If the store is away just now, the others count without us once our presence has lapsed.
+        If the store cannot be reached now, the others no longer count us once our claim in the room has
+        lapsed.
         """
         me = self._me.id
 

@@ -75,7 +75,7 @@ class Client:
         finalize(self, self.keeper.stop_soon).atexit = False
 
     def _made_keeper(self, store: Store) -> Keeper:
-        # Weakly: a client nobody has any more, and that holds nothing, must be able to go.
+        # Weakly: a client that nobody refers to any more, and that holds nothing, must be collectable.
         emit = WeakMethod(self.emit)
         return Keeper(
             store.for_keeper(),
@@ -195,7 +195,7 @@ class Client:
             raise unexpected  # a time limit, perhaps: the client is closed before it is obeyed
 
     def attempt_ended(self) -> None:
-        """One attempt fewer is under way in a client that was closed."""
+        """Note that an attempt has ended after the client was closed."""
         if (signal := self._none_under_way) is not None and not self._others_under_way():
             signal.set()
 
@@ -223,7 +223,7 @@ class Client:
                     )
 
     def release_ended(self) -> None:
-        """One release fewer is under way in a client that was closed."""
+        """Note that a release has ended after the client was closed."""
         if (signal := self._none_releasing) is not None and not self._others_releasing():
             signal.set()
 

@@ -1,7 +1,7 @@
 """Conditions: waiters stand in a `Room` of their own, and to notify one is to remove it from there.
 
-They stand in the order they came, alive on the store's clock. Removing a claim happens once, so two who
-notify at the same time wake two waiters, never one twice.
+They stand in the order in which they came, and the store's clock decides which of them are still alive. A
+claim can be removed only once, so two threads that notify at the same time wake two waiters, never one twice.
 
 A waiter that was killed a moment ago still stands there. So that it does not swallow a notification, `notify`
 leaves a call beside it, a second claim in the same room, if others wait who were not notified:
@@ -9,9 +9,9 @@ leaves a call beside it, a second claim in the same room, if others wait who wer
     called    the waiter has not answered yet
     taken     the waiter lives, and renews the call until it has the lock again; then it removes the call
 
-The waiters look into the room every few seconds. A call that is not taken soon, or not renewed any more, is
-removed by whoever sees it first, and the first of those who waited when it was made is notified instead.
-Nobody loses by a mistake there: a slow waiter is woken for nothing, as conditions may.
+The waiters read the room every few seconds. A call that is not taken soon, or no longer renewed, is removed
+by the first waiter that sees it, and the first of those who waited when the call was made is notified
+instead. A mistake does no harm: at worst a slow waiter is woken for nothing, which conditions allow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Mutex(Protocol):
     async def release_save(self, owner: Owner) -> Any: ...
     async def acquire_restore(self, saved: Any, owner: Owner) -> None: ...
     def surely_owned(self, owner: Owner) -> bool:
-        """True only if the owner has it; where that cannot be told from another having it, False."""
+        """True only if the owner certainly has the lock; False if another owner may have it instead."""
         ...
 
 
@@ -208,7 +208,7 @@ class Wait:
         return notified
 
     async def _answer(self) -> None:
-        """The call was heard, and we have the lock: nobody must pass it on."""
+        """Remove the call: its waiter has heard it and has the lock, so nobody must pass it on."""
         with suppress(InterlockError):  # a call that cannot be removed lapses by itself
             await self._room.leave(self._call)
 
@@ -237,9 +237,10 @@ class Wait:
                 raise
             except BaseException as error:
                 if interrupted is not None:
-                    raise  # asked twice
+                    raise  # the second interrupt is obeyed at once
                 interrupted = error
-                if mutex.surely_owned(self._owner):  # struck when it was done: we would wait for ourselves
+                # The interrupt came after the lock had been taken: asking again would wait for ourselves.
+                if mutex.surely_owned(self._owner):
                     break
         if interrupted is not None:
             raise interrupted
@@ -266,10 +267,10 @@ class Wait:
         return True
 
     async def _notified(self, patience: float) -> bool:
-        """Whether we stand no longer: notified; or lapsed while the store was away, so look at your
-        predicate.
+        """Whether our claim has left the room: we were notified, or the claim lapsed while the store was
+        away. In both cases the caller must look at its predicate.
 
-        If there is a call, it is ours from here on: it is renewed as long as we live, until we have the lock.
+        If there is a call for us, it is ours from here on: the keeper renews it until we have the lock.
         """
         me, call, asked = self._me, self._call, self._runtime.now()
         if self._client.session is not None:
@@ -290,10 +291,10 @@ class Wait:
         return isinstance(standing, Gone)
 
     async def _notified_in_session(self, patience: float) -> bool:
-        """As `_notified`, where a call lives with its caller's session: nobody else can renew it, so it is
-        removed.
+        """The same on a store with sessions, where a call belongs to the session of the client that notified.
 
-        Whoever dies between that and the lock takes its notification along.
+        Nobody else can renew it, so it is removed. A waiter that dies before it has the lock again therefore
+        takes its notification along.
         """
         me, call = self._me, self._call
         (standing,) = await self._client.store.renew([Renewal(me.resource, me.id, me.claim.ttl)], patience)
@@ -306,9 +307,10 @@ class Wait:
         return isinstance(standing, Gone)
 
     async def _check_room(self, patience: float) -> bool:
-        """Whether this is still the place we took: a late copy of our own request may have taken a new one.
+        """Return whether our claim is still the one we entered with; a late copy of our own request may have
+        entered anew.
 
-        And look after the calls of others: those of the dead are passed on.
+        Also look after the calls of other waiters: the calls of dead ones are passed on.
         """
         standings = await self._room.standings(patience)
         now, calls = self._runtime.now(), [one for id, one in standings.items() if id.endswith(CALL)]
@@ -328,7 +330,7 @@ class Wait:
         return mine is not None and mine.token == self._me.token
 
     async def _pass_on(self) -> None:
-        """Interrupted: stand no longer; if we had been notified already, someone else gets it."""
+        """Leave the room after an interrupt; if we had been notified already, notify another waiter."""
         with suppress(StoreUnavailable):  # it lapses by itself
             if self._me.stands:
                 left = await self._room.leave(self._me, timing.INTERRUPTED_RELEASE_S)

@@ -303,11 +303,11 @@ class Holding:
         return 1
 
     def forget(self, lease: Lease) -> None:
-        """A lost lease that another one stands for from now on. Under the mutex."""
+        """Drop a lost lease, because another one stands for it from now on. Under the mutex."""
         del self.leases[lease]
 
     def orphaned(self, lease: Lease) -> None:
-        """Its owner has ended; called once, unless it is adopted and that owner ends as well."""
+        """Report that the owner of a lease has ended. Called again if it was adopted, and that owner ends."""
         left = max(0.0, lease.deadline - self.client.runtime.now())
         self.client.emit(events.OwnerEnded(self.resource, lease.token, str(lease._owner), left))
 

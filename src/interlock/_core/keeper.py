@@ -37,8 +37,8 @@ from interlock.model import Renewal, RenewAnswer
 from interlock.store import IO_TIMEOUT, Store
 
 RENEWALS_PER_REQUEST = 100  # renewals in one request: more would block the server for everyone else
-# Seconds for which a keeper that was busy just now stays half awake, less than SIGNED_AFTER: waking its
-# thread costs more than a lock.
+# Seconds after which a keeper that was busy looks again by itself, so that locks which come and go need not
+# wake its thread: that costs more than a lock. Less than SIGN_AFTER_S.
 HALF_AWAKE_S = 0.9
 MAX_NAP_S = 1.0  # a suspended machine's sleep does not count; after waking we must look soon
 LAST_TRY_S = 0.5  # seconds for a claim that is still to be released when its client closes

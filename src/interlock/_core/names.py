@@ -52,8 +52,8 @@ def printable_name(name: object) -> str:
         raise TypeError(f"a resource is named by a str, not {type(name).__name__}")
     if not name:
         raise InvalidName("a resource needs a name: got an empty string")
-    # None of them is printable, so that few programs ever compile the pattern, which takes a twentieth of an
-    # import.
+    # No forbidden character is printable. So few programs ever compile the pattern, which takes as long as a
+    # twentieth of the import.
     if not str.isprintable(name) and (found := re.search(_FORBIDDEN, name)):
         kind = "a lone surrogate" if "\ud800" <= found[0] <= "\udfff" else "a control character"
         raise InvalidName(f"{ascii(name)[:80]}: {kind} at position {found.start()} cannot be part of a name")

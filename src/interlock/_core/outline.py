@@ -1,4 +1,4 @@
-"""What counts as a difference between two looks at a queue: for the core, for stores that watch, and for
+"""The parts of a queue in which two readings of it can differ: for the core, for stores that watch, and for
 the command line.
 """
 

@@ -21,7 +21,7 @@ MAX_PAUSE_S = 4.0
 
 
 class Removal(Enum):
-    """What became of a claim that was to be removed."""
+    """The result of an attempt to remove a claim."""
 
     DONE = "it stood, and we removed it"
     GONE = "it stood no more"

@@ -50,14 +50,14 @@ class Room:
 
     @property
     def ttl(self) -> float:
-        """How long a waiter stands here unheard of, seconds. A session may live for less."""
+        """Seconds for which a waiter's claim lives without a renewal. A session may live for less."""
         return min(self.longest, self.client.store.traits.max_ttl)
 
     def claim(self, id: str, who: str) -> Claim:
         return Claim(self.resource, id, self.ttl, 1, EVERYTHING, False, self.ttl, "", who)
 
     def newcomer(self, owner: Owner) -> Presence:
-        """A waiter that is about to enter.
+        """Make the claim of a waiter that is about to enter.
 
         Made before the store is asked: an interrupt must find the claim to take back.
         """
@@ -83,13 +83,13 @@ class Room:
         self.client.keeper.keep(presence)
 
     def gone(self, presence: Presence) -> None:
-        """It stands here no longer: nothing is left to renew."""
+        """Note that the claim is no longer in the room: nothing is left to renew."""
         presence.left = True
         self.client.keeper.drop(presence)
         presence.stands = False
 
     async def leave(self, presence: Presence, left: float = FOR_EVER) -> Removal:
-        """Stand here no longer; GONE if that was so already."""
+        """Take the claim out of the room; GONE if it was not there any more."""
         presence.left = True
         if not presence.stands:
             return GONE

@@ -1,4 +1,4 @@
-"""The present holder's name on a claim that was passed on within its client, for everybody who looks at the
+"""The present holder's name on a claim that was passed on within its client, for everybody who reads the
 queue.
 
 The store knows the claim by its first holder. An heir that holds it for longer than a moment writes its token

@@ -29,7 +29,7 @@ class LeaseEvent(Enum):
 
 HELD, DOUBTFUL, LOST, RELEASED = State
 RELEASE = LeaseEvent.RELEASE
-"""Names of their own: Python searches the classes of an Enum for a member each time it is named."""
+"""Constants of the module, because Python searches the classes of an Enum each time a member is named."""
 
 
 TRANSITIONS: dict[State, dict[LeaseEvent, State]] = {

@@ -69,8 +69,8 @@ REACTION_S = 0.002
 
 
 def margin(ttl: float) -> float:
-    """The time a holder takes off its lease, for clock drift and to stop: it knows of the end before the
-    store forgets.
+    """Seconds that a holder subtracts from its lease, for clock drift and for its own reaction: so it stops
+    before the store forgets the lease.
     """
     return REACTION_S + ttl * DRIFT_PART
 
@@ -86,7 +86,7 @@ def deadline(asked: float, ttl: float) -> float:
 
 
 def patience(left: float) -> float:
-    """How long a request may take whose caller has `left` seconds; less than 0 once its time is up.
+    """Seconds that a request may take if its caller has `left` seconds (below 0 once its time is up).
 
     Requests that follow each other share one grace: a call that asks, gives up and takes its claim back is
     late once, not three times.
@@ -95,7 +95,7 @@ def patience(left: float) -> float:
 
 
 def time_for(error: BaseException | None) -> float:
-    """How long a body's end may wait for the store, seconds: not long if the body was interrupted."""
+    """Seconds that the end of a `with` body may wait for the store: few if the body was interrupted."""
     interrupted = error is not None and not isinstance(error, (Exception, GeneratorExit))
     return INTERRUPTED_RELEASE_S if interrupted else math.inf
 

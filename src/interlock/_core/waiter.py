@@ -163,8 +163,7 @@ class Waiter:
     def _watched(self, busy: Busy) -> bool:
         """Whether the renewals of our place watch over it, so that there is no reason to ask the store now.
 
-        So it is if nothing has ended the pause, the place was renewed in time, and no lapse ahead was to be
-        waited for.
+        They do if nothing has ended the pause, the place was renewed in time, and no lapse ahead was due.
         """
         place, now = self._place, self._runtime.now()
         if place is None or not self._timed_out_quietly or not self._client.store.traits.renewals_wake:
@@ -234,7 +233,7 @@ class Waiter:
         return place
 
     def leave_queue(self) -> None:
-        """Have the keeper leave our place alone."""
+        """Have the keeper no longer renew our place."""
         place, keeper = self._place, self._client.keeper
         if place is not None:
             place.left = True

@@ -1,9 +1,9 @@
 """Runtimes for programs of greenlets (gevent, eventlet): callers wait as greenlets do, the keeper runs on a
 thread.
 
-Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. Its
-thread is the system's own, and so is all it waits for. What it tells greenlets goes through a pair of
-sockets: the locks of these libraries cannot be opened safely by another thread.
+Greenlets of one thread take turns: while one computes, no other runs. The keeper must not be one of them. It
+runs on a thread of the system and waits only for locks of the system. It wakes greenlets through a pair of
+sockets, because another thread cannot safely open the locks of these libraries.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Green(Threads):
         return Native(self._report)
 
     def call(self, callback: Callable[[Any], object], argument: object) -> None:
-        """Among the greenlets of the thread where this was made, since what is called is a user's.
+        """Call it among the greenlets of the thread where this was made, because it is a user's callback.
 
         On a thread of the system with eventlet, whose greenlets nothing can reach from outside.
         """
@@ -151,9 +151,10 @@ class Native(Green):
         return NativeJob(work)
 
     async def join(self, job: Job, timeout: float) -> None:
-        """As a greenlet: the others go on.
+        """Wait as a greenlet does, so that the other greenlets go on.
 
-        Not only until the work is over, but until the thread can do no harm to an interpreter that ends.
+        It waits not only until the work is over, but until the thread can do no harm to an interpreter that
+        ends.
         """
         assert isinstance(job, NativeJob)
         end = self.now() + timeout
@@ -165,7 +166,7 @@ class Native(Green):
 
 
 def _hub() -> Any:
-    """What runs the greenlets of the calling thread; None where nothing from outside can reach them."""
+    """The hub that runs the greenlets of the calling thread; None where no other thread can reach them."""
     return sys.modules["gevent"].get_hub() if native.green() == "gevent" else None
 
 

@@ -21,8 +21,8 @@ from interlock._core.runtime import Owner
 
 MAX_LABEL_CHARACTERS = 200  # characters kept of the name of a thread, a task or a file
 _NOBODY = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
-"""Files whose lines are nobody's: this package, and what enters locks for others (ExitStack,
-contextmanager).
+"""Files whose lines are never named as a caller's: those of this package, and those that enter locks for
+others (ExitStack, contextmanager).
 """
 
 
@@ -100,12 +100,12 @@ def thread_owner() -> ThreadOwner:
 def quote(text: str) -> str:
     import json
 
-    # A thread or a path may be named by what no store can keep: that must not cost anyone a lock.
+    # The name of a thread or a path may have characters that no store can keep: that must not cost a lock.
     return json.dumps(text[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode(), ensure_ascii=False)
 
 
 MIN_CALL_DEPTH = 3
-"""Calls from a user's line to `describe`, at least: a face's, and the core's."""
+"""Frames between a user's line and `describe`, at least: those of the API and of the core."""
 
 DECORATED = "function"
 """What our decorators call the function that they stand over: its line is shown, and not that of whoever

@@ -26,7 +26,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def follow(client: Client) -> None:
-    """From now on this client hears of forks and of the end."""
+    """Tell this client of forks and of the end of the process from now on."""
     _clients.add(client)
 
 

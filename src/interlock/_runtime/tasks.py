@@ -75,13 +75,13 @@ def _owner_of(task: asyncio.Task[Any]) -> TaskOwner:
 
 
 def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
-    """The owner of a task that has not asked before, or that keeps nothing we give it."""
+    """The owner of a task that has not asked before, or on which no attribute can be set."""
     owner = _owners.get(task)
     if owner is None:
         awaiting = _waits_for(task)
         owner = TaskOwner(task) if awaiting is None else _owner_of(awaiting)
-        # On the task itself: a look into a weak dictionary costs more than the rest of an acquire's
-        # questions.
+        # Kept as an attribute of the task: looking it up in a weak dictionary takes longer than everything
+        # else that an acquire asks of the runtime.
         try:
             task._interlock_owner = owner  # type: ignore[attr-defined]
         except AttributeError:  # a task of another make
@@ -90,10 +90,10 @@ def _new_owner(task: asyncio.Task[Any]) -> TaskOwner:
 
 
 def _waits_for(task: asyncio.Task[Any]) -> asyncio.Task[Any] | None:
-    """The task that has given this one to `wait_for`, which makes a task of what it gets; None from Python
-    3.12 on.
+    """The task that called `wait_for`, if this is the inner task that `wait_for` makes before Python 3.12;
+    otherwise None.
 
-    Nobody thinks of that task as an owner, and it is over before its caller goes on.
+    Users do not think of the inner task as an owner, and it ends before its caller goes on.
     """
     release = getattr(asyncio.tasks, "_release_waiter", None) if sys.version_info < (3, 12) else None
     for callback, _ in getattr(task, "_callbacks", None) or ():

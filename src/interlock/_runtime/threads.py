@@ -17,7 +17,10 @@ from interlock._support import clock, native
 
 
 def new_mutex() -> Mutex:
-    """A lock that knows who is inside: code that a garbage collector or a signal runs there must find out."""
+    """A lock that knows which thread is inside.
+
+    A garbage collector or a signal may run code of ours while its thread is inside, and that code must know.
+    """
     return native.mutex()
 
 

@@ -1,4 +1,4 @@
-"""What several stores need, each thing once. A new store begins here.
+"""The parts that several stores need, each of them once. A new store begins here.
 
 | module | what a store gets from it |
 |---|---|
@@ -13,6 +13,11 @@
 | `reader` | who reads a subscription: the listener's thread, or a waiter while nobody else waits |
 | `wake_pipe` | wakes a thread that polls file descriptors |
 | `executor_thread` | a thread beside the event loop for calls that block, which may own a connection |
+| `connect_pace` | how long a call may take to connect, learnt from the connections before |
+| `crowds` | many waiters of one client in one queue, of which only the first asks the server |
+| `listing` | how long a list of all claims of a session may be used again |
+| `libraries` | the error for a client library that is not installed |
+| `tasks` | tasks that go on when their caller no longer waits |
 
 Beside the kit, a store may use `interlock._support.native` (mutexes and threads),
 `interlock._support.clock` (the boot clock), `_core.admission` (the rule of who is in), `_core.outline`

@@ -6,7 +6,7 @@ of a thousand waiters looked at the queue, watched it and looked again, the serv
 would parse, a million claims. Here all but the first sleep until the one before them, in the order of
 creation, waits no longer.
 
-No turn is decided here: the first waiter looks at the queue on the server, as any waiter does.
+Nothing is decided here: the first waiter reads the queue on the server, as any waiter does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Crowd(Generic[Key, Item]):
                 called.set()
 
     def behind(self, id: str, signal: Callable[[], Signal]) -> Signal | None:
-        """None if no claim is before this one; otherwise what is set when that may have changed."""
+        """None if no claim is before this one; otherwise a signal that is set when that may have changed."""
         if id not in self._created or self._order[:1] == [(self._created[id], id)]:
             return None
         called = self._called[id] = signal()

@@ -46,7 +46,7 @@ class Deadline:
         return self.left() + self.connecting
 
     def connected(self, took: float) -> None:
-        """Connecting has taken so many seconds."""
+        """Note that connecting has taken so many seconds."""
         extra = min(took, self.connecting)
         self.connecting -= extra
         self.at += extra

@@ -177,7 +177,7 @@ class SubscriptionListener(GrantWaiters[Topic, W], ABC, Generic[Topic, W, S]):
 
     @abstractmethod
     def _begin(self, subscription: S) -> list[W]:
-        """There is a connection: ask for messages on it. Returns the waiters to wake.
+        """Ask for messages on a new connection. Returns the waiters to wake.
 
         Called under the mutex; must not block. `_confirm` is called here, or once the server has answered.
         """
@@ -188,14 +188,14 @@ class SubscriptionListener(GrantWaiters[Topic, W], ABC, Generic[Topic, W, S]):
 
     @abstractmethod
     def _look_after(self, subscription: S, heard: bool, now: float) -> None:
-        """Called after each message, and after `QUIET_S` seconds of silence: is the server alive?"""
+        """Check that the server lives; called after each message, and after `QUIET_S` seconds of silence."""
 
     def _in_use(self, heard: bool) -> bool:
         """Whether the subscription is needed now."""
         return bool(self.topics)
 
     def _end(self) -> None:
-        """The subscription has ended. Called under the mutex."""
+        """Note that the subscription has ended. Called under the mutex."""
 
     # ---- the thread -----------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class SubscriptionListener(GrantWaiters[Topic, W], ABC, Generic[Topic, W, S]):
         return heard
 
     def _confirm(self) -> None:
-        """Messages arrive from now on. Needs the mutex."""
+        """Note that messages arrive from now on. Needs the mutex."""
         self._generations += 1
         self._set_generation(self._generations)
         self.reader = self._reader

@@ -137,7 +137,7 @@ class Slots(Generic[T]):
             self.hand_over()
 
     def close(self) -> None:
-        """No object is given out any more; those who wait are woken."""
+        """Give out no object any more, and wake the threads that wait for one."""
         self.closed = True
         for _ in range(len(self.waiting)):
             self.hand_over()

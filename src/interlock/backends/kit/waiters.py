@@ -1,8 +1,8 @@
 """The registry of who waits for what: signals by topic, of threads and tasks alike.
 
-What a topic is, is for the store to say: a claim's id, a queue, a register. Whoever learns that something has
-changed wakes a topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis. A watch
-of etcd or ZooKeeper, or PostgreSQL's LISTEN, does the same.
+The store decides what its topics are: the ids of claims, queues, registers. The part of the store that learns
+of a change wakes the topic: the space in memory itself, the doorbell of SQLite, the subscription of Redis, a
+watch of etcd or ZooKeeper, PostgreSQL's LISTEN.
 
     with mutex:
         waiters.add(signal, topic)  # or several topics at once

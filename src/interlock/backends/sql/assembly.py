@@ -1,4 +1,4 @@
-"""Puts a store together from its parts: sources of connections, runners, the listener, and the side for
+"""Puts a store together from its parts: sources of connections, requesters, the listener, and the side for
 the keeper.
 """
 

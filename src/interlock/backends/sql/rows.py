@@ -110,8 +110,8 @@ def evicted(rows: Rows) -> list[Standing]:
 
 
 def text(value: object) -> str:
-    """A text of a row as a text: others may write to the table, and SQLite stores bytes and numbers in any
-    column.
+    """The text in a column as str, whatever it is: others may write to the table, and SQLite stores bytes and
+    numbers in any column.
     """
     return value if isinstance(value, str) else repr(value)
 

@@ -30,7 +30,7 @@ MAX_UNANSWERED_CLAIMS = 4096  # ids kept of claims for which a request was not a
 
 
 class ServerState(SharedState):
-    """What all sides of one client know of its requests."""
+    """The knowledge of its requests that all sides of one client share."""
 
     def __init__(self) -> None:
         super().__init__(SweepCursor())
@@ -191,7 +191,7 @@ class ServerStore(SqlStore):
     async def _poll(
         self, claim: Claim, busy: Busy | None, place_token: int, deadline: Deadline
     ) -> Granted | None:
-        """ChangeRead at the row of the claim again and again, until something has happened to it."""
+        """Read the row of the claim again and again, until something has happened to it."""
         granted: list[Granted] = []
 
         async def changed(within: float) -> bool:

@@ -167,10 +167,10 @@ _parents: list[object] = []
 
 
 def _dialled(label: str, settings: Mapping[str, Any], timeout: float) -> socket.socket | None:
-    """The socket of a connection to be. PyMySQL would look the host up without a time limit, and give each of
-    its addresses all of the time.
+    """The socket for a new connection. PyMySQL itself would look the host up without a time limit, and give
+    each of its addresses all of the time.
 
-    None where it makes the socket itself: of the local kind, or for greenlets, which look names up without
+    None where PyMySQL makes the socket: a local one, or one for greenlets, which look names up without
     blocking each other.
     """
     if settings.get("unix_socket") or native.green("socket"):
@@ -187,7 +187,7 @@ def _dialled(label: str, settings: Mapping[str, Any], timeout: float) -> socket.
 
 
 def _send(connection: Any, data: bytes, timeout: float) -> None:
-    """What PyMySQL does for a short statement, in fewer calls."""
+    """Send a short statement as PyMySQL does, in fewer calls."""
     sock = connection._sock
     sock.settimeout(timeout)
     connection._current_timeout = timeout

@@ -33,8 +33,8 @@ class PyMysqlEngine(Engine):
 
     def settings(self, connection: Any) -> dict[str, Any]:
         named = {name: getattr(connection, name) for name in ("host", "port", "user", "unix_socket")}
-        # By default PyMySQL uses TLS where the server has it, and then so do we; this is about an engine that
-        # demands it.
+        # By default PyMySQL uses TLS if the server has it, and so do our own connections. This is for an
+        # engine that demands TLS.
         demanded = getattr(connection, "_ssl_required", connection.ssl)
         return _plain(named, connection.password, connection.db, connection.ctx if demanded else None)
 

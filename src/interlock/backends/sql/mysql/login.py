@@ -1,4 +1,4 @@
-"""What a client tells a server before it knows that it is the right one: no password in clear, and nothing
+"""Logging in to a server that may not be the right one: the client sends no password in clear, and nothing
 without the TLS that was asked for.
 """
 

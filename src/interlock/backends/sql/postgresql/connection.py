@@ -68,9 +68,9 @@ def _poll(descriptor: int, event: int, timeout: float) -> bool:
     return bool(poll.poll(timeout * 1000 + 0.5 if timeout > 0 else 0))  # rounded up; 0 does not wait at all
 
 
-# Round trips that a step has at least, however little time is left: a distant server cannot answer sooner,.
+# Round trips that a step has at least, however little time is left: a distant server cannot answer sooner.
 MIN_ROUND_TRIPS = 3
-MAX_ROUND_TRIPS_S = 1.0  # but no more than so many seconds
+MAX_ROUND_TRIPS_S = 1.0  # seconds that these may take at most
 HUNG_TIMEOUT_S = 1.0  # seconds for a server that hung a moment ago: others may become ready meanwhile
 
 T = TypeVar("T")

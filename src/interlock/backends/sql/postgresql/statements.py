@@ -185,7 +185,7 @@ Swept rows are swept again, and clients watch again, because their connections h
 FLUSHED = (
     "when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end"
 )
-"""Has this commit wait for the disk also where the server, the role or the session has switched that off.
+"""Makes this commit wait for the disk even if the server, the role or the session has switched that off.
 
 Higher levels stay as they are.
 """

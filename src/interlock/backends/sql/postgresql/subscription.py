@@ -31,8 +31,8 @@ class NoNotifications(Exception):
 class PostgresSubscription:
     """See `dialect.PolledSubscription`. Made blocking, on the listener's thread.
 
-    It is polled through a socket of its own, the same connection: libpq closes its own one as soon as it
-    meets the end of the connection, and whoever polls that number then would poll a file of somebody else.
+    It is polled through a duplicate of libpq's socket. libpq closes its own one as soon as it meets the end
+    of the connection, and a thread that still polled that number would poll some other file.
     """
 
     def __init__(self, make: Callable[[], PostgresConnection], timeout: float) -> None:

@@ -73,7 +73,7 @@ def _of_another_version(schema: int) -> str:
 
 def _signs(connection: sqlite3.Connection) -> tuple[int, int, Objects]:
     """Whose file it is: application id, schema version, and all that it is made of, of one instant."""
-    # Not one by one: the tables that another process is just making would look like a stranger's.
+    # All in one query: otherwise tables that another process is just making would look like a stranger's.
     with connection:
         connection.execute("begin")
         (mark,) = connection.execute("pragma application_id").fetchone()

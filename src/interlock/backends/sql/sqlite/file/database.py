@@ -216,8 +216,8 @@ class Database:
         return changed or self._struck()
 
     def _struck(self) -> Literal[False]:
-        """Raise what struck while a statement asked for `unmoved()`, if anything did: the statement has
-        done nothing.
+        """Raise the exception that struck while a statement asked for `unmoved()`, if one did: then the
+        statement has done nothing.
         """
         if self._unmoved is not None:
             self._unmoved.raise_interrupt()
@@ -408,7 +408,7 @@ class Database:
         self._drop_within(IO_TIMEOUT)
 
     def retire(self) -> None:
-        """No claim of this process stands any more: see `OpenFiles.retire`."""
+        """Note that no claim of this process stands any more: see `OpenFiles.retire`."""
         if self._files is not None:
             self._files.retire()
 

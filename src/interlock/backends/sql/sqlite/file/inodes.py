@@ -58,7 +58,7 @@ class Unsettled(Exception):
 
 
 class User(Protocol):
-    """Something that may have a connection to the files."""
+    """An object that may have a connection to the files."""
 
     @property
     def closed(self) -> bool: ...
@@ -196,7 +196,7 @@ class OpenFiles:
         return [user for reference in list(self._users.values()) if (user := reference()) is not None]
 
     def abandon(self) -> None:
-        """The names lead elsewhere: have every connection of this process closed."""
+        """Have every connection of this process closed, because the names lead to other files now."""
         for user in self.users():
             user.leave()
 
@@ -237,13 +237,13 @@ class OpenFiles:
             raise errors.log_removed(self.path)
 
     def opening_for(self, key: int) -> None:
-        """A connection is about to be opened for the user with this key: until `left`, no descriptor may
-        be closed.
+        """Note that a connection is about to be opened for the user with this key: until `left` is called, no
+        descriptor may be closed.
         """
         self._connections.add(key)
 
     def left(self, key: int) -> None:
-        """A connection was closed.
+        """Note that a connection was closed.
 
         With the last of them goes what would keep the filesystem from being unmounted.
         """
@@ -252,7 +252,7 @@ class OpenFiles:
             self._close_directory()
 
     def failed(self, key: int) -> None:
-        """No connection could be opened after `settle`: if the life was begun for that one, it ends."""
+        """Note that no connection could be opened after `settle`: a life that was begun for it ends."""
         self.left(key)
         if self._new and not self._connections:
             self._liveness.end(self)

@@ -13,8 +13,9 @@ The locks belong to the opening of the file (see `interlock._support.bytelock`) 
 an empty file beside the lock file: the command may run as another user, who could read the lock file through
 any descriptor of it. A forked child closes its copy.
 
-Not a file of its own for all: if that were removed and made anew, everybody would look dead to everybody
-else. The price: closing any descriptor of the lock file drops the locks that SQLite has on it in this process
+The bytes are not those of a file of its own: if that were removed and made anew, all processes would look
+dead to each other. The price: closing any descriptor of the lock file drops SQLite's locks on it in this
+process
 ("Posix advisory locks canceled by a separate thread doing close()", sqlite.org/howtocorrupt.html), so ours is
 closed only when no connection of this process is open. See decision 0017.
 """
@@ -97,7 +98,7 @@ class Liveness:
                 os.close(other)  # which is safe: this process has no connection yet
 
     def end(self, holder: object) -> None:
-        """Let go.
+        """Give up the holder's part in this life.
 
         Only to be called while the holder has no connection to the file; with the last holder the life ends.
         """
