@@ -103,7 +103,7 @@ class TestTheShortHandOver:
         """The mark has no permits and no capacity: it fills its capacity as a mutex does."""
         with subject(server) as store:
             _enter(store, one=10.0)
-            store.store._state.unanswered["late"] = None
+            store.store._state.own_claims.unanswered["late"] = None
             assert not drive(store.store.release("r", "late"))
             _enter(store, two=20.0)
             assert drive(store.store.release("r", "one"))

@@ -393,7 +393,7 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting_and_tokens_rise(server: 
 
 def test_a_request_that_arrives_after_its_own_take_back_never_enters(store: ServerStore) -> None:
     claim = Claim("r", "slow", 30.0)
-    store._state.unanswered["slow"] = None  # as after a claim without an answer
+    store._state.own_claims.unanswered["slow"] = None  # as after a claim without an answer
     assert drive(store.release("r", "slow")) is False
     late = drive(store.claim(claim))
     assert not isinstance(late, (Granted, Busy))

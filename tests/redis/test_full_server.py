@@ -151,7 +151,7 @@ def test_a_newcomer_is_refused_and_leaves_nothing(
 
 def test_a_release_of_what_was_asked_for_in_vain_does_not_fail(admin: redis.Redis, store: RedisStore) -> None:
     """There is no memory to remember it by: best effort."""
-    store._unanswered["new"] = None
+    store._own_claims.unanswered["new"] = None
     with full(admin):
         assert drive(store.release("x", "new")) is False
 

@@ -36,7 +36,7 @@ def listening(store: RedisStore, claim: Claim) -> Busy:
     while True:
         busy = drive(store.claim(claim))
         assert isinstance(busy, Busy)
-        if store._places[claim.id][0] == store._listener.subscription_of(claim.resource)[1] != 0:
+        if store._own_claims.places[claim.id][0] == store._listener.subscription_of(claim.resource)[1] != 0:
             return busy
         drive(store.wait(claim, busy, 1.0))
 

@@ -75,7 +75,7 @@ def test_a_claim_that_its_own_release_has_overtaken_does_not_enter(
         with pytest.raises(StoreUnavailable):
             lock.acquire(timeout=0.2)
         until(
-            lambda: not store._unanswered
+            lambda: not store._own_claims.unanswered
         )  # it was released; perhaps by the keeper, if this machine is busy
         arrived(server, proxy)
         assert other.inspect("x").standings == (), "nobody holds it, and nobody can have it for a ttl"

@@ -43,7 +43,9 @@ def settled(client: aio.Client) -> bool:
     """Whether somebody waits who was refused after the subscription stood, and has nothing to look for any more."""
     store: Any = client._core.store
     now = store._listener.generation
-    return bool(now and store._listener.topics and any(asked == now for asked, _ in store._places.values()))
+    return bool(
+        now and store._listener.topics and any(asked == now for asked, _ in store._own_claims.places.values())
+    )
 
 
 def another(client: aio.Client, lost: Any) -> bool:

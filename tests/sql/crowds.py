@@ -148,7 +148,7 @@ def check_a_release_beside_the_dead(url: str, execute: Execute) -> None:
 def check_wrong_tokens(url: str) -> None:
     """A token that is not, or no longer, that of the claim costs a search, and nothing else."""
     with full_semaphore(url) as store:
-        places = store._state.places
+        places = store._state.own_claims.places
         places["a"], places["b"] = places["b"], places["a"]
         places["second"] = (0, 17)
         asked = [Renewal("x", id, 60.0, waiting=len(id) > 1) for id in ("a", "b", "first", "second")]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from interlock._core.runtime import Signal
 from interlock._support import native
+from interlock.backends.kit.own_claims import Remembered
 from interlock.backends.kit.reader import LOST, POLLS, SubscribedConnection, SubscriptionReader
 from interlock.backends.kit.waiters import Waiters, notify
 from interlock.errors import InterlockError
@@ -24,7 +25,6 @@ from interlock.errors import InterlockError
 RECONNECT_PAUSE_S = 0.2
 QUIET_S = 5.0
 """Seconds of silence after which the thread looks after the subscription and its waiters."""
-MAX_TOKENS_KEPT = 4096  # for waiters that do not listen yet
 MAX_TOKEN_DIGITS = 19
 
 
@@ -53,19 +53,6 @@ W = TypeVar("W", bound=Signal)
 S = TypeVar("S", bound=Subscription)
 
 
-class GrantTokens(dict[Topic, int]):
-    """Tokens that were published for claims, until their waiters take them; 0: the waiter should ask again.
-
-    A dict itself, because every claim and release asks it.
-    """
-
-    def keep(self, id: Topic, token: int) -> None:
-        if len(self) >= MAX_TOKENS_KEPT:  # left by waiters that gave up; the oldest have long been answered
-            for old in list(self)[: MAX_TOKENS_KEPT // 2]:
-                self.pop(old, None)
-        self[id] = token
-
-
 def token_in(text: str | bytes) -> int:
     """The token that a message names, or 0 if it names none: anybody may have sent it."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_TOKEN_DIGITS else 0
@@ -79,7 +66,9 @@ class GrantWaiters(Generic[Topic, W]):
         self._mutex = native.mutex()
         self._waiters: Waiters[Topic, W] = Waiters()
         self.topics = self._waiters.topics
-        self.tokens: GrantTokens[Topic] = GrantTokens()  # by claim
+        # The tokens that were published for claims, until their waiters take them; 0: the waiter should ask
+        # again. Waiters that gave up leave some here; the oldest of those have long been answered.
+        self.tokens: Remembered[Topic, int] = Remembered()
         self._subscribing: dict[W, Topic] = {}  # waiters for a subscription, each with its channel
         self._closed = False
 

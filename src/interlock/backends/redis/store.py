@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.backends.kit.examining import Examiner
 from interlock.backends.kit.listener import RECONNECT_PAUSE_S
+from interlock.backends.kit.own_claims import OwnClaims
 from interlock.backends.kit.polling import until_changed
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.sides import Sides
@@ -36,7 +37,7 @@ from interlock.backends.redis.wire.scripts import (
     WRITE,
     Call,
 )
-from interlock.errors import InterlockError, StoreUnavailable, Unreached
+from interlock.errors import InterlockError, StoreUnavailable
 from interlock.model import (
     Busy,
     Claim,
@@ -81,7 +82,6 @@ TRAITS = Traits(
 RENEWALS_PER_SCRIPT = 100  # renewals in one script: more would block the server for everybody else
 REMEMBERED_S = 61.0  # seconds for which an eviction or a deleted register is remembered at least
 EVICTIONS_PER_SCRIPT = b"200"  # holders evicted by one script: more would block the server as well
-MAX_UNANSWERED_CLAIMS = 4096  # ids kept of claims for which a request was not answered
 
 
 class RedisStore(StoreDefaults):
@@ -109,11 +109,7 @@ class RedisStore(StoreDefaults):
         self.sides: Sides[RedisStore] = Sides(blocking_side)
         self._scan = ResourceScan(keys)
         self._doubt_callbacks: list[Callable[[], None]] = []
-        # Waiting claims by id: the subscription under which they asked, and the token of their place in the
-        # queue.
-        self._places: dict[str, tuple[int, int]] = {}
-        # Ids of claims with an unanswered request, which may be under way for long.
-        self._unanswered: dict[str, None] = {}
+        self._own_claims = OwnClaims()
         self._publish_right = PublishRight(label)
         if blocking_side is not None:
             blocking_side._share_state_of(self)
@@ -165,7 +161,8 @@ class RedisStore(StoreDefaults):
         # Before the request: see `wait`.
         channel, generation = listener.only or listener.subscription_of(claim.resource)
         call, body = CLAIM, packing.claim_request(self._keys, claim, channel)
-        if self._places and (known := self._places.get(claim.id)) is not None:
+        places = self._own_claims.places
+        if places and (known := places.get(claim.id)) is not None:
             call, body = CLAIM_PLACE, body + bulk(b"%d" % known[1])
         try:
             if self._replicated:
@@ -173,7 +170,7 @@ class RedisStore(StoreDefaults):
             else:
                 reply = await self._transport.ask(call.by_hash + body, timeout)
         except BaseException as error:
-            self._leave_unanswered(claim.id, error)
+            self._own_claims.leave_unanswered(claim.id, error)
             raise
         if type(reply) is ErrorReply:
             reply = await self._run_with_source(call, body, timeout, reply)
@@ -183,19 +180,12 @@ class RedisStore(StoreDefaults):
         if told:
             self._notify(told)
         if place_token:
-            self._places[claim.id] = (generation, place_token)
+            places[claim.id] = (generation, place_token)
         return answer
 
     async def _ask_claim(self, call: Call, body: bytes, timeout: float) -> Any:
         """Ask for a claim where replicas must confirm a grant."""
         raise NotImplementedError
-
-    def _leave_unanswered(self, id: str, error: BaseException) -> None:
-        """Remember a claim whose request may still arrive: after its release it must not enter any more."""
-        if not isinstance(error, Unreached):
-            if len(self._unanswered) >= MAX_UNANSWERED_CLAIMS:
-                self._unanswered.clear()
-            self._unanswered[id] = None
 
     def _notify(self, told: Sequence[Any]) -> None:
         """Deliver the grants in a script's reply. An empty id says that the script could not publish."""
@@ -211,7 +201,7 @@ class RedisStore(StoreDefaults):
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         id, signal, listener = claim.id.encode(), self._runtime.signal(), self._listener
         until = self._runtime.now() + timeout
-        generation, place_token = self._places.get(claim.id, (0, 0))
+        generation, place_token = self._own_claims.places.get(claim.id, (0, 0))
         topics = (id, queue(claim.resource))
         subscribed = listener.enlist(signal, *topics)
         try:
@@ -275,19 +265,19 @@ class RedisStore(StoreDefaults):
         """The answers in one script's reply. Waiters that were admitted or removed are woken to ask again."""
         *replies, told = reply
         self._notify(told)
-        if self._places:
+        if places := self._own_claims.places:
             for renewal, said in zip(batch, replies, strict=True):
-                if said != packing.WAITS and renewal.id in self._places:
+                if said != packing.WAITS and renewal.id in places:
                     self._listener.wake(renewal.id.encode())
         return [packing.renew_answer(self._label, r, said) for r, said in zip(batch, replies, strict=True)]
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        name, listener = id.encode(), self._listener
+        name, listener, own = id.encode(), self._listener, self._own_claims
         channel, _ = listener.only or listener.subscription_of(resource)
         names = self._keys.of_releases.get(resource) or self._keys.claim_keys(resource)
         body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (names, len(name), name, len(channel), channel)
         call = RELEASE
-        if linger > 0 or id in self._places or id in self._unanswered:
+        if linger > 0 or id in own.places or id in own.unanswered:
             call, body = self._release_known(id, linger, body)
         try:
             # Never sent twice from here: a second reply could not tell who removed the claim.
@@ -301,8 +291,7 @@ class RedisStore(StoreDefaults):
             listener.wake(queue(resource))  # it may have admitted waiters of ours: they ask for themselves
             raise
         if call is not RELEASE:
-            self._places.pop(id, None)
-            self._unanswered.pop(id, None)
+            own.forget(id)
         if listener.tokens or listener.topics:
             listener.claim_removed(name)
         if type(reply) is int:
@@ -323,11 +312,12 @@ class RedisStore(StoreDefaults):
         arrive.
         """
         body += bulk(packing.millis(linger) if linger > 0 else b"0")
-        known = self._places.get(id)
+        own = self._own_claims
+        known = own.places.get(id)
         place_token = bulk(b"%d" % (known[1] if known else 0))
         # With replicas this form is used for a `min_hold`, too: it writes each time it is repeated, and WAIT
         # counts only what its own connection has written.
-        if id in self._unanswered or (linger > 0 and self._replicated):
+        if id in own.unanswered or (linger > 0 and self._replicated):
             return RELEASE_UNANSWERED, body + place_token + b"$1\r\n1\r\n"
         return (RELEASE_PLACE, body + place_token) if known else (RELEASE_LINGER, body)
 
@@ -467,15 +457,10 @@ class RedisStore(StoreDefaults):
 
     def _share_state_of(self, other: RedisStore) -> None:
         """Share the knowledge about claims with another side of the same client."""
-        self._places, self._unanswered, self._publish_right = (
-            other._places,
-            other._unanswered,
-            other._publish_right,
-        )
+        self._own_claims, self._publish_right = other._own_claims, other._publish_right
 
     def after_fork(self) -> None:
-        self._places.clear()
-        self._unanswered.clear()
+        self._own_claims.clear()
         self._transport.after_fork()
         # The blocking side does it a second time, which is harmless: nobody waits yet.
         self._listener.after_fork()

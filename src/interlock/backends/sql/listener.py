@@ -84,7 +84,7 @@ class Listener(SubscriptionListener[str, Waiter, Subscription]):
         """Wake the waiters that a message is for; '' wakes everybody."""
         if message[:1] == "c":
             id, _, token = message[1:].rpartition(" ")
-            self.tokens.keep(id, token_in(token))  # before the signal: a waiter that wakes must find it
+            self.tokens.remember(id, token_in(token))  # before the signal: a waiter that wakes must find it
             self.wake("c" + id)
         elif message:
             self.wake(message)

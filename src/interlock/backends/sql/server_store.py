@@ -9,6 +9,7 @@ from functools import partial
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.examining import Examiner
+from interlock.backends.kit.own_claims import OwnClaims
 from interlock.backends.kit.polling import poll
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.sides import Sides
@@ -21,12 +22,10 @@ from interlock.backends.sql.steps import Rows
 from interlock.backends.sql.store import SharedState, SqlStore
 from interlock.backends.sql.sweep import SweepCursor
 from interlock.backends.sql.waking import ChangeRead, Waiter
-from interlock.errors import Unreached
 from interlock.model import Busy, Claim, ClaimAnswer, Examination, Gone, Granted, RenewAnswer, Traits
 from interlock.store import IO_TIMEOUT, Store
 
 NO_PLACE = (0, 0)
-MAX_UNANSWERED_CLAIMS = 4096  # ids kept of claims for which a request was not answered
 
 
 class ServerState(SharedState):
@@ -34,17 +33,13 @@ class ServerState(SharedState):
 
     def __init__(self) -> None:
         super().__init__(SweepCursor())
-        # Claims that have waited, or that may share their resource with many: under which subscription they
-        # asked, and their token.
-        self.places: dict[str, tuple[int, int]] = {}
-        # Claims with a request that was not answered and may arrive late.
-        self.unanswered: dict[str, None] = {}
+        # Among its places are also claims that may share their resource with many.
+        self.own_claims = OwnClaims()
         self.doubt_callbacks: list[Callable[[], None]] = []
 
     def clear(self) -> None:
         super().clear()
-        self.places.clear()
-        self.unanswered.clear()
+        self.own_claims.clear()
 
 
 class ServerStore(SqlStore):
@@ -102,50 +97,40 @@ class ServerStore(SqlStore):
     # ---- claims ------------------------------------------------------------------------
 
     async def claim(self, claim: Claim, timeout: float = IO_TIMEOUT) -> ClaimAnswer:
-        listener = self._listener
+        listener, own = self._listener, self._state.own_claims
         bell, generation = listener.bell, listener.generation  # before the request: see `wait`
-        if self._state.places and claim.id in self._state.places:
+        if own.places and claim.id in own.places:
             listener.take_token(claim.id)  # what it was told to ask about, it asks now
         try:
             (row,) = await self._run(steps.CLAIM, rows.claim_arguments(claim, bell), self.now() + timeout)
         except BaseException as error:
-            self._leave_unanswered(claim.id, error)
+            own.leave_unanswered(claim.id, error)
             raise
         answer, place_token = rows.claim_answer(claim, row)
         if place_token is not None:
-            self._state.places[claim.id] = (generation, place_token)
-        elif type(answer) is Granted and (claim.capacity > 1 or claim.id in self._state.places):
-            self._state.places[claim.id] = (generation, answer.token)
+            own.places[claim.id] = (generation, place_token)
+        elif type(answer) is Granted and (claim.capacity > 1 or claim.id in own.places):
+            own.places[claim.id] = (generation, answer.token)
         return answer
 
     def _token(self, id: str) -> int:
-        return self._state.places.get(id, NO_PLACE)[1]
+        return self._state.own_claims.places.get(id, NO_PLACE)[1]
 
     def _on_not_renewed(self, id: str, answer: RenewAnswer) -> None:
         if type(answer) is Gone:
-            self._state.places.pop(id, None)
-
-    def _leave_unanswered(self, id: str, error: BaseException) -> None:
-        """Remember a claim whose request may still arrive: after its release it must not enter any more."""
-        if not isinstance(error, Unreached):
-            unanswered = self._state.unanswered
-            if len(unanswered) >= MAX_UNANSWERED_CLAIMS:
-                unanswered.clear()
-            unanswered[id] = None
+            self._state.own_claims.places.pop(id, None)
 
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
-        listener, state = self._listener, self._state
-        late, until = bool(state.unanswered) and id in state.unanswered, self.now() + timeout
+        listener, own = self._listener, self._state.own_claims
+        late, until = bool(own.unanswered) and id in own.unanswered, self.now() + timeout
         try:
-            args = (resource, id, linger, listener.bell, late, self._token(id) if state.places else 0)
+            args = (resource, id, linger, listener.bell, late, self._token(id) if own.places else 0)
             ((stood, _),) = await self._run(steps.RELEASE, args, until)
         except BaseException:
             listener.wake("w" + resource)  # the messages for waiters of ours are lost: they ask again
             raise
-        if late:
-            state.unanswered.pop(id, None)
-        if state.places:
-            state.places.pop(id, None)
+        if late or own.places:
+            own.forget(id)
         listener.removed(id)
         if self._sweep.due(now := self.now()):
             await self._sweep_slice(now, until)
@@ -155,7 +140,7 @@ class ServerStore(SqlStore):
 
     async def wait(self, claim: Claim, busy: Busy | None, timeout: float) -> Granted | None:
         listener, deadline = self._listener, Deadline(self.now, timeout)
-        generation, place_token = self._state.places.get(claim.id, NO_PLACE)
+        generation, place_token = self._state.own_claims.places.get(claim.id, NO_PLACE)
         if listener.polling:
             return await self._poll(claim, busy, place_token, deadline)
 

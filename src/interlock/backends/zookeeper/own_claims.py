@@ -9,6 +9,7 @@ from typing import Any
 from interlock._core.runtime import Signal
 from interlock._support import native
 from interlock.backends.kit.crowds import Crowd
+from interlock.backends.kit.own_claims import Remembered
 from interlock.backends.zookeeper.paths import ClaimNode
 from interlock.backends.zookeeper.queue_view import QueueView
 from interlock.backends.zookeeper.session_client import Answer, Session
@@ -18,7 +19,6 @@ from interlock.model import EVERYTHING, Claim
 # ahead.
 SHORT_QUEUE_CLAIMS = 6
 REMEMBERED_S = 61.0  # seconds for which an eviction is remembered at least
-MAX_FORMER_CLAIMS = 4096  # ids kept of claims whose session has ended, or whose request was not answered
 
 
 class OwnClaim:
@@ -129,7 +129,8 @@ class Ledger:
         self._mutex = native.mutex()
         self._crowds: dict[str, FolderCrowd] = {}  # by folder
         self.claims: dict[str, OwnClaim] = {}
-        self._former: dict[str, None] = {}
+        # Claims whose session has ended, or whose request was not answered.
+        self._former: Remembered[str, None] = Remembered()
         self._evicted: dict[str, tuple[str, float]] = {}
 
     def tried(self, id: str) -> bool:
@@ -210,10 +211,8 @@ class Ledger:
         """The session of these claims has ended."""
         for id in list(self.claims) if ids is None else ids:
             if (own := self.claims.pop(id, None)) is not None:
-                self._former[id] = None
+                self._former.remember(id, None)
                 self.leave_crowd(own)
-        while len(self._former) > MAX_FORMER_CLAIMS:
-            self._former.pop(next(iter(self._former)), None)
 
     def evict(self, id: str, reason: str, now: float, life: float) -> None:
         """Remember that an operator removed a claim, for whoever asks for it again."""

@@ -22,6 +22,7 @@ from interlock.backends.etcd.wire.keys import Keys
 from interlock.backends.etcd.wire.values import ClaimKey
 from interlock.backends.etcd.wire.watching import Watched
 from interlock.backends.kit.crowds import Crowd
+from interlock.backends.kit.own_claims import Remembered
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.model import Granted, Standing
 
@@ -41,9 +42,6 @@ KEPT_PART = 3 / 4
 kept first.
 """
 
-MAX_UNANSWERED_CLAIMS = 4096  # ids that are remembered of claims with a request that may still arrive
-# Claims of lost sessions whose keys are remembered, for a release before the server has removed them.
-MAX_FORMER_CLAIMS = 4096
 IN_FLIGHT_S = 1.0  # seconds after which others no longer count on the caller who does something for all
 
 
@@ -145,7 +143,8 @@ class Sessions:
         self._names = KeyNames(self._keys)
         self._current: dict[int, Session] = {}  # by step of the ladder
         self._by_id: dict[str, OwnClaim] = {}
-        self._former: dict[str, OwnClaim] = {}  # of lost sessions
+        # Claims of lost sessions, whose keys a release needs before the server has removed them.
+        self._former: Remembered[str, OwnClaim] = Remembered()
         self._in_flight: dict[object, list[Signal]] = {}
         self.places: dict[str, Place] = {}
         # By resource; its front by the revision of the creation.
@@ -154,7 +153,9 @@ class Sessions:
         # confirmed that they did.
         self.let_in: dict[str, ClaimKey] = {}
         self.watched: set[int] = set()  # leases of sessions whose end is watched for
-        self.unanswered: dict[str, None] = {}  # ids of claims with a request that may still arrive
+        self.unanswered: Remembered[str, None] = (
+            Remembered()
+        )  # ids of claims with a request that may still arrive
         self.floor: tuple[int, int] = (0, 0)  # the revision of the token floor, as last read, and the floor
         self.tombstone_lease: tuple[int, float] | None = (
             None  # the lease for what is to vanish soon, and when it was asked for
@@ -278,9 +279,7 @@ class Sessions:
         self.let_in.pop(id, None)
         self._names.free(own.name, again=False)
         self._leave_crowd(own, id)
-        self._former[id] = own
-        if len(self._former) > MAX_FORMER_CLAIMS:
-            del self._former[next(iter(self._former))]
+        self._former.remember(id, own)
 
     def leave_unanswered(self, id: str) -> None:
         """Remember a claim whose request may still arrive: after its release it must not enter any more."""
@@ -289,12 +288,7 @@ class Sessions:
             own.answered, own.created = False, 0  # it may stand there anew
             with self.mutex:
                 self._leave_crowd(own, id)
-        self.unanswered[id] = None
-        if len(self.unanswered) > MAX_UNANSWERED_CLAIMS:
-            try:
-                self.unanswered.pop(next(iter(self.unanswered)), None)
-            except (RuntimeError, StopIteration):
-                pass  # another thread has changed it meanwhile
+        self.unanswered.remember(id, None)
 
     # ---- crowds ---------------------------------------------------------------------------
 

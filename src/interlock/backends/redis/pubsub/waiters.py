@@ -76,7 +76,7 @@ class RedisWaiters(GrantWaiters[bytes, Signal]):
         self._deliver(id, token_in(token))
 
     def _deliver(self, id: bytes, token: int) -> None:
-        self.tokens.keep(id, token)  # before the signal: a waiter that wakes must find it
+        self.tokens.remember(id, token)  # before the signal: a waiter that wakes must find it
         self.wake(id)
 
     def _end_subscribing(self, channels: Collection[bytes]) -> list[Signal]:
