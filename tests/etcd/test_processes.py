@@ -90,7 +90,7 @@ def test_greenlets_use_keys_again_and_wait_behind_each_other(url: str) -> None:
 from gevent import monkey
 monkey.patch_all()
 import gevent, interlock
-from interlock.backends.etcd.algorithm.queue_view import WHOLE
+from interlock.backends.etcd.algorithm.queue_view import MAX_WHOLE_CLAIMS
 with interlock.connect({url!r}, ttl=60) as client, interlock.connect({url!r}, ttl=60) as other:
     sessions = client._core.store._side.sessions
     def key(lease):
@@ -107,15 +107,15 @@ with interlock.connect({url!r}, ttl=60) as client, interlock.connect({url!r}, tt
             used.add(key(lease))
             gevent.sleep(0)
     for _ in range(2):
-        waiting = [gevent.spawn(wait) for _ in range(2 * WHOLE)]
+        waiting = [gevent.spawn(wait) for _ in range(2 * MAX_WHOLE_CLAIMS)]
         while len(other.inspect("x").waiters) < len(waiting):
             gevent.sleep(0.01)
         first.release()
         gevent.joinall(waiting, raise_error=True)
         first = other.lock("x").acquire()
     first.release()
-    assert tokens == sorted(tokens) and len(set(tokens)) == 4 * WHOLE, tokens
-    assert len(used) == 2 * WHOLE, used
+    assert tokens == sorted(tokens) and len(set(tokens)) == 4 * MAX_WHOLE_CLAIMS, tokens
+    assert len(used) == 2 * MAX_WHOLE_CLAIMS, used
     assert not sessions._names._in_use and not sessions._crowds and not sessions.places
 """
     done = subprocess.run(
