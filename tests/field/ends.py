@@ -78,6 +78,22 @@ class Ends(Suite):
         for number in range(5):
             await self.standing(see, 0, 0, f"{self.name}-{number}")
 
+    async def test_20_sigterm_releases_everything_soon_also_while_the_program_waits(self) -> None:
+        """A wait is not work: containers are killed ten seconds after SIGTERM, whatever the program waits for."""
+        self.needs(reach=("machine", "network"))
+        see = self.client()
+        for waits in ("client.lock(name).acquire()", "client.event(name).wait()"):
+            async with within(see.lock(self.name)):
+                command = [sys.executable, "-c", WAITS.format(waits=waits), self.place, self.name]
+                with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
+                    assert process.stdout is not None
+                    assert process.stdout.readline() == b"ready\n"
+                    with at_most(2.0):
+                        process.send_signal(signal.SIGTERM)
+                        assert process.wait(PATIENCE) == -signal.SIGTERM
+                await self.standing(see, 0, 0, f"{self.name}-held")
+                await self.standing(see, 1, 0)
+
     async def test_20_a_program_that_ends_releases_everything(self) -> None:
         self.needs(reach=("machine", "network"))
         see = self.client()
@@ -123,6 +139,19 @@ class Ends(Suite):
         error = await refused(KeyError, fail)
         assert any("is lost" in note for note in error.__notes__)
 
+
+WAITS = """
+import sys, threading, time, interlock
+from interlock.testing.lag import stretched
+interlock.release_on_signal()
+place, name = sys.argv[1:]
+def tell():
+    time.sleep(stretched(0.2))  # by then the main thread waits; if not, the signal finds it at work
+    print("ready", flush=True)
+with interlock.connect(place) as client, client.lock(name + "-held"):
+    threading.Thread(target=tell, daemon=True).start()
+    {waits}
+"""
 
 FORK = """
 read, write = os.pipe()

@@ -16,6 +16,7 @@ from types import FrameType
 
 from interlock._runtime.lifetimes import call_at_rest, give_back_everything
 from interlock._support import clock, native
+from interlock._support.waiting import waits_in
 from interlock.errors import InvalidSetting
 
 POLL_PERIOD_S = 0.005  # seconds until the handler looks at the main thread again
@@ -23,7 +24,6 @@ POLL_PERIOD_S = 0.005  # seconds until the handler looks at the main thread agai
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(threading.__file__)) + os.sep
 _APART = ("cli", "lab", "testing")  # our own programs, which use the rest of the package as any user does
-_WAITING = ("wait", "sleep")  # nobody waits inside a mutex
 _HARMLESS = {  # signals that stop a program, or do nothing, unless it has a handler for them
     getattr(signal, name)
     for name in ("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH")
@@ -117,7 +117,7 @@ def _at_work(frame: FrameType | None) -> bool:
         file = frame.f_code.co_filename
         if file.startswith(_PACKAGE):
             part = file[len(_PACKAGE) :].split(os.sep)[0]
-            return part not in _APART and frame.f_code.co_name not in _WAITING
+            return part not in _APART and not waits_in(frame)
         if not _asked_by_its_caller(frame, file):
             return False
         frame = frame.f_back

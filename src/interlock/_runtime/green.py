@@ -20,6 +20,7 @@ from typing import Any
 from interlock._core.runtime import Job, Signal
 from interlock._runtime.threads import Deliveries, ThreadJob, Threads, ThreadSignal
 from interlock._support import native
+from interlock._support.waiting import only_waits
 
 JOIN_POLL_S = 0.005  # seconds between looks at a thread that is to end
 
@@ -37,6 +38,7 @@ class GreenSignal(ThreadSignal):
             with suppress(OSError):  # it rings already, or nobody waits there any more
                 ring()
 
+    @only_waits
     def wait(self, timeout: float | None = None) -> bool:
         if self._flag or (timeout is not None and timeout <= 0):
             return self._flag

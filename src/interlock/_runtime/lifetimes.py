@@ -52,7 +52,8 @@ def give_back_everything(timeout: float = CLOSE_TIMEOUT_S) -> None:
 
 
 def _give_back(client: Client, until: float) -> None:
-    store = client.store.blocking()
+    # The keeper's connection: the callers' one may be in the hands of the thread that the signal interrupted.
+    store = client.store.blocking().for_keeper()
     # Before the leases: an heir may get its own meanwhile.
     standing: list[Claim | QueuePlace] = [*client.cohorts.underway(client)]
     for lease in list(client.leases):

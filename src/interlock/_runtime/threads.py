@@ -14,6 +14,7 @@ from interlock._core.drive import drive
 from interlock._core.runtime import Job, Mutex, Owner, Signal
 from interlock._runtime import identity, with_statements
 from interlock._support import clock, native
+from interlock._support.waiting import only_waits
 
 
 def new_mutex() -> Mutex:
@@ -49,6 +50,7 @@ class ThreadSignal(threading.Event):
     def clear(self) -> None:
         raise RuntimeError("what has happened cannot be taken back")
 
+    @only_waits
     def wait(self, timeout: float | None = None) -> bool:
         try:
             if not self._flag:
@@ -146,12 +148,14 @@ class Threads:
     def signal(self) -> ThreadSignal:
         return ThreadSignal()
 
+    @only_waits
     async def wait(self, signal: Signal, timeout: float | None) -> bool:
         assert isinstance(signal, threading.Event)
         if timeout is None:
             return signal.wait()
         return signal.wait(min(timeout, threading.TIMEOUT_MAX))
 
+    @only_waits
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from interlock._core.runtime import Signal
 from interlock._support import native
+from interlock._support.waiting import only_waits
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.kit.wake_pipe import WakePipe
 
@@ -215,8 +216,9 @@ class SubscriptionReader:
                     signal.reader = 0
         return True
 
+    @only_waits
     def wait(self, timeout: float) -> list[tuple[int, int]]:
-        """Poll for something to read. `shutdown` recognises a waiting thread by the name of this function."""
+        """Poll for something to read."""
         return self._borrowed.poll(timeout * 1000)
 
     # ---- lending --------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from interlock._core.drive import drive
 from interlock._core.runtime import Job, Signal
 from interlock._support import native
+from interlock._support.waiting import only_waits
 
 
 class WaitRuntime(Protocol):
@@ -37,6 +38,7 @@ class ThreadRuntime:
         self.now = now
         self.signal = signal
 
+    @only_waits
     async def wait(self, signal: threading.Event, timeout: float | None) -> bool:
         return signal.wait(timeout)
 

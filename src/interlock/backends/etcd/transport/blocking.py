@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from interlock._support import native, standard_streams
+from interlock._support.waiting import only_waits
 from interlock._support.wording import duration
 from interlock.backends.etcd.address import Address, Endpoint
 from interlock.backends.etcd.errors import (
@@ -104,6 +105,11 @@ class Gate:
     def wait(self, timeout: float) -> None:
         self._lock.acquire(timeout=max(0.0, timeout))
 
+    @only_waits
+    def wait_for_change(self, timeout: float) -> None:
+        """The same, for a thread that expects no answer to a request of its own."""
+        self._lock.acquire(timeout=max(0.0, timeout))
+
 
 class SharedSocket:
     """A socket that never blocks; waiting for data is apart, so one thread can wait while others send."""
@@ -122,6 +128,12 @@ class SharedSocket:
         if self._poll is None:
             return bool(select.select([self._sock], [], [], timeout)[0])
         return bool(self._poll.poll(timeout * 1000))
+
+    @only_waits
+    def await_readable(self, timeout: float) -> None:
+        """Poll for a thread that expects no answer to a request of its own, but waits for a change."""
+        if self._poll is not None and not (self._tls and self._sock.pending()):
+            self._poll.poll(timeout * 1000)
 
     def receive(self, timeout: float) -> bytes | None:
         """The bytes that have arrived; None if none have, empty at the end. Never waits."""
@@ -170,6 +182,9 @@ class TimedSocket(SharedSocket):
 
     def readable(self, timeout: float) -> bool:
         return True
+
+    def await_readable(self, timeout: float) -> None:
+        """Return at once: `receive` waits."""
 
     def receive(self, timeout: float) -> bytes | None:
         self._sock.settimeout(max(0.001, timeout))
@@ -337,7 +352,8 @@ class BlockingConnection(MemberConnection):
     async def changed(self, group: WatchGroup, timeout: float) -> bool:
         try:
             until = time.monotonic() + timeout
-            self._await(group, lambda: group.fired or bool(group.ended) or self._core.draining, until)
+            ready = lambda: group.fired or bool(group.ended) or self._core.draining  # noqa: E731
+            self._await(group, ready, until, Gate.wait_for_change)
         except TimeoutError:
             return False
         except OSError:
@@ -391,7 +407,13 @@ class BlockingConnection(MemberConnection):
             if self.ended:
                 self._close_if_over()
 
-    def _await(self, waited: Call | WatchGroup, ready: Callable[[], bool], until: float) -> None:
+    def _await(
+        self,
+        waited: Call | WatchGroup,
+        ready: Callable[[], bool],
+        until: float,
+        wait: Callable[[Gate, float], None] = Gate.wait,
+    ) -> None:
         """Return when it is ready; `TimeoutError` after `until`.
 
         Reads for everybody unless another thread does.
@@ -407,7 +429,7 @@ class BlockingConnection(MemberConnection):
                 ticket = self._reading.take()
                 if ticket is None:
                     if gate is not None:
-                        gate.wait(min(left, READER_CHECK_S))
+                        wait(gate, min(left, READER_CHECK_S))
                         continue
                     gate = Gate()
                     waited.wake = gate.open
@@ -415,7 +437,7 @@ class BlockingConnection(MemberConnection):
                     # Before the gate was there, it may have become ready, or its reader may have left.
                     continue
                 try:
-                    self._read_until(ready, until)
+                    self._read_until(ready, until, idle=wait is not Gate.wait)
                 finally:
                     self._reading.give_back(ticket)
                     del ticket
@@ -425,9 +447,9 @@ class BlockingConnection(MemberConnection):
             self._call_next()
             self._close_if_over()
 
-    def _read_until(self, ready: Callable[[], bool], until: float) -> None:
+    def _read_until(self, ready: Callable[[], bool], until: float, *, idle: bool) -> None:
         while not ready() and not self.ended and (left := until - (now := time.monotonic())) > 0:
-            self._pump(now, left)
+            self._pump(now, left, idle=idle)
 
     def _call_next(self) -> None:
         """Let another thread read, if any waits and nobody reads."""
@@ -436,7 +458,7 @@ class BlockingConnection(MemberConnection):
                 gate.open()
                 return
 
-    def _pump(self, now: float, timeout: float) -> None:
+    def _pump(self, now: float, timeout: float, *, idle: bool = False) -> None:
         """Read once, and hand out what came."""
         silence = PING_AFTER_S - (now - max(self.heard, self._listened))
         if self._core.pongs:
@@ -451,6 +473,9 @@ class BlockingConnection(MemberConnection):
         sock, limit = self._sock, min(timeout, silence, self._pong_by - now)
         if self._unsent:
             limit = min(limit, DELAYED_SEND_S)
+        if idle:
+            sock.await_readable(limit)
+            limit = 0.0 if type(sock) is SharedSocket else limit
         if not sock.readable(limit):
             return
         if type(sock) is SharedSocket:

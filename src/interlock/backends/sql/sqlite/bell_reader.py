@@ -9,6 +9,7 @@ import select
 from typing import Any
 
 from interlock._core.runtime import Signal
+from interlock._support.waiting import only_waits
 from interlock.backends.kit.wake_pipe import WakePipe
 from interlock.backends.sql.sqlite.doorbell import MAX_DATAGRAM_BYTES, Doorbell
 
@@ -59,11 +60,9 @@ class BellReader:
         if self.wait(self._pipe_only, timeout):
             self._pipe.clear()
 
+    @only_waits
     def wait(self, poll: Any, timeout: float) -> list[tuple[int, int]]:
-        """Poll unless the signal is set.
-
-        `shutdown` recognises a waiting thread by the name of this function.
-        """
+        """Poll unless the signal is set."""
         self._awaiting = True  # first: if the signal is set after our look at it, the pipe wakes us
         try:
             found: list[tuple[int, int]] = (
