@@ -110,7 +110,7 @@ class ZooKeeperStore(Waits, Renewals, Registers, StoreDefaults):
 
     async def _ask(self, question: Callable[[float], ServerFacts], timeout: float) -> ServerFacts:
         """Ask a question that blocks, on a thread if this side is that of an event loop."""
-        if self._twin is None:
+        if self._blocking_side is None:
             return question(timeout)
         return await on_thread(partial(question, timeout), 2 * timeout)
 

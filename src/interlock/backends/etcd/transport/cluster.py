@@ -309,7 +309,7 @@ class ClusterTransport(ABC):
         connection, status = await self._greeted(endpoint, timeout)
         try:
             if self._credentials.missing:
-                left = max(SHORTEST, until - time.monotonic())
+                left = max(MIN_REQUEST_S, until - time.monotonic())
                 await self._log_in_once(connection, left, self._credentials.number)
         except BaseException:
             connection.end("logging in failed")
