@@ -79,6 +79,15 @@ class Register(Protocol):
         """
         ...
 
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
+        """Whether the register still has the version that was read, confirmed by what confirms a write.
+
+        A caller that found what it would have written asks this instead of writing: on the strength of a read
+        alone, a guard would accept a stale token from a master that has been replaced. Most stores confirm
+        each read.
+        """
+        ...
+
     async def watch_register(self, name: str, version: int, timeout: float) -> None:
         """Return when the version may differ from `version`, or after `timeout` seconds; when this store
         is closed, at once.
@@ -382,6 +391,10 @@ class StoreDefaults:
 
     decides_here = False
 
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
+        """True: what this store reads is as sure as what it writes."""
+        return True
+
     def expect_ttl(self, ttl: float, *, at_most: bool) -> None:
         """Nothing to do: each claim has a ttl of its own, and no session bounds it."""
 
@@ -445,6 +458,9 @@ class NoRegisters:
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
+        raise Unsupported(self.no_registers)
+
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
         raise Unsupported(self.no_registers)
 
     async def watch_register(self, name: str, version: int, timeout: float) -> None:

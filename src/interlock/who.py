@@ -6,6 +6,8 @@ from typing import Any
 
 from interlock._support.record import record
 
+ELECTION = "election"
+
 
 @record
 class Who:
@@ -15,7 +17,7 @@ class Who:
     pid: int = 0
     thread: str = ""  # the name of the thread or task
     site: str = ""  # file:line of the call, outside interlock
-    kind: str = ""  # the kind of lock, if the capacity of the claim does not tell it: "election"
+    kind: str = ""  # the kind of lock, if the capacity of the claim does not tell it: ELECTION
 
     def pack(self) -> str:
         import json  # here, not above: `import interlock` stays light

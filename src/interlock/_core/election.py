@@ -8,12 +8,13 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.names import checked_words
 from interlock._core.runtime import Owner
+from interlock._core.signature import MARK
 from interlock._core.states import FINAL
 from interlock._support.record import record, replaced
-from interlock.errors import NotHeld
+from interlock.errors import InvalidSetting, NotHeld
 from interlock.model import Queue, Renewal, Standing
 from interlock.store import IO_TIMEOUT
-from interlock.who import Who
+from interlock.who import ELECTION, Who
 
 VALUE = "a candidate's value"
 
@@ -36,6 +37,14 @@ class Leader:
         return cls(head.note, head.token, head.age, Who.parse(head.who))
 
 
+def checked_value(value: object) -> str:
+    """A candidate's value, if nobody can take it for the signature of another holder."""
+    words = checked_words(value, VALUE)
+    if words.startswith(MARK):
+        raise InvalidSetting(f"{VALUE} does not begin with the control character {MARK!r}")
+    return words
+
+
 class Candidacy:
     """One candidate's side of an election, and any observer's."""
 
@@ -46,8 +55,8 @@ class Candidacy:
     def attempt(
         self, value: str, blocking: bool, timeout: float | None, owner: Owner | None = None
     ) -> Attempt:
-        attempt = self.holding.attempt(blocking, timeout, note=checked_words(value, VALUE), owner=owner)
-        who = replaced(Who.parse(attempt.claim.who), kind="election")  # or operators would take it for a lock
+        attempt = self.holding.attempt(blocking, timeout, note=checked_value(value), owner=owner)
+        who = replaced(Who.parse(attempt.claim.who), kind=ELECTION)  # or operators would take it for a lock
         attempt.claim = replaced(attempt.claim, who=who.pack())
         return attempt
 
@@ -77,7 +86,7 @@ class Candidacy:
         """Change the value of a won election; `NotHeld` or `LeaseLost` for a candidate that does not lead."""
         lease = self._leading()
         lease.check()
-        ask = Renewal(self.holding.resource, lease.id, lease.ttl, checked_words(value, VALUE))
+        ask = Renewal(self.holding.resource, lease.id, lease.ttl, checked_value(value))
         asked = self.client.runtime.now()
         answer = await self.client.renew_one(ask, IO_TIMEOUT)
         lease._on_reply(asked, answer)

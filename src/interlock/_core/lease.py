@@ -23,7 +23,7 @@ from interlock._core import timing
 from interlock._core.cohort import Member, Turn
 from interlock._core.removal import DONE, FOR_EVER, GONE, PENDING, Removal, release_later, remove
 from interlock._core.runtime import Owner, Runtime, Signal
-from interlock._core.signature import signature
+from interlock._core.signature import is_signable, signature
 from interlock._core.states import (
     DOUBTFUL,
     FINAL,
@@ -504,7 +504,7 @@ class Lease:
         self._last_try = asked = client.runtime.now()  # first: nobody inherits it from here on
         self.check()
         note: str | None = None
-        if client.store.traits.blocks and self._claim.capacity == 1 and not self._claim.note:
+        if client.store.traits.blocks and is_signable(self._claim):
             # From now on the token is this one: a guard that knows only the number can rely on it.
             note = signature(self._token, self._unsigned or self._claim.who)
         answer = await client.renew_one(Renewal(self.resource, self.id, self.ttl, note), IO_TIMEOUT)

@@ -70,6 +70,9 @@ class Cell:
             raise self._unknown()
         return written
 
+    def _perhaps_applied(self, error: StoreUnavailable) -> StoreUnavailable:
+        return StoreUnavailable(f"{error}; the change of {self.name} may have been applied: read it again")
+
     def _unknown(self) -> StoreUnavailable:
         return StoreUnavailable(
             f"{self.name}: the change may have been applied: its answer was lost, and others have written "
@@ -97,8 +100,7 @@ class Cell:
                 if tries == MAX_CLAIM_TRIES - 1 or waited or runtime.now() >= until:
                     if not sent:
                         raise
-                    sentence = f"{error}; the change of {self.name} may have been applied: read it again"
-                    raise StoreUnavailable(sentence) from None
+                    raise self._perhaps_applied(error) from None
                 await runtime.sleep(0.02 * 4**tries)
             else:
                 # Refused, but perhaps because an earlier try of ours was applied and then written over.
@@ -116,7 +118,8 @@ class Cell:
         """Write `decide(value)[0]` over the value it was given, however often others come between.
 
         `decide` may be called again with a newer value; what it returns beside the value, for the call that
-        counted, is returned with the new version. Equal values are not written. `StoreUnavailable` is raised
+        counted, is returned with the new version. An equal value is not written, but confirmed as a write is:
+        it may be that of an earlier call which was told that nobody knows. `StoreUnavailable` is raised
         when the change may have been applied and nobody knows. With `again` it is decided anew instead: only
         for a `decide` that recognises its own work in the value, whatever others have done to that since.
         `look(value)` is awaited before each `decide(value)`, for what must be asked after the value was read.
@@ -127,13 +130,25 @@ class Cell:
                 await look(value)
             new, result = decide(value)
             if new == value:
-                return result, version
+                if await self._confirmed(version, until):
+                    return result, version
+                continue
             written, sure = await self._write(version, new, until)
             if written is not None:
                 return result, written
             if not (sure or again):
                 raise self._unknown()
             await self.client.runtime.sleep(0.002 * self.client.runtime.random())
+
+    async def _confirmed(self, version: int, until: float) -> bool:
+        """Whether the register still has the version that was read, as sure as after a write."""
+        patience = timing.patience(until - self.client.runtime.now())
+        try:
+            return await self.client.store.confirm_read(self._key, version, patience)
+        except Unreached:
+            raise
+        except StoreUnavailable as error:
+            raise self._perhaps_applied(error) from None
 
     async def differing(self, seen: int, timeout: float | None) -> tuple[Any, int] | None:
         """The value and version once the version is not `seen`; None when the time was up."""

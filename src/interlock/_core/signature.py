@@ -8,22 +8,30 @@ locks are passed on, and these have no note of their own.
 
 from __future__ import annotations
 
-from interlock._support.record import replaced
-from interlock.model import Queue, Standing
+import re
 
-MARK = "\x1f"  # no user's note has a control character
+from interlock._support.record import replaced
+from interlock.model import Claim, Queue, Standing
+from interlock.who import ELECTION, Who
+
+MARK = "\x1f"  # no note and no candidate's value begins with it
+_SIGNATURE = re.compile(rf"{MARK}([0-9]{{1,19}}){MARK}(.*)", re.DOTALL)
 
 
 def signature(token: int, who: str) -> str:
     return f"{MARK}{token}{MARK}{who}"
 
 
+def is_signable(claim: Claim) -> bool:
+    """Whether the claim's note may hold a signature: an election's is the value that its leader proclaims."""
+    return claim.capacity == 1 and not claim.note and Who.parse(claim.who).kind != ELECTION
+
+
 def as_present_holder(standing: Standing) -> Standing:
-    """The standing as its present holder's."""
-    if not standing.note.startswith(MARK):
+    """The standing as its present holder's; as it is if its note is no signature, whoever wrote that."""
+    if not standing.note.startswith(MARK) or not (signed := _SIGNATURE.fullmatch(standing.note)):
         return standing
-    token, who = standing.note[1:].split(MARK, 1)
-    return replaced(standing, token=int(token), who=who, note="")
+    return replaced(standing, token=int(signed[1]), who=signed[2], note="")
 
 
 def as_present_holders(queue: Queue) -> Queue:

@@ -241,6 +241,9 @@ class Faulty:
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
         return await self._ask("read", lambda: self._store.read(name, timeout), timeout)
 
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
+        return await self._store.confirm_read(name, version, timeout)
+
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:

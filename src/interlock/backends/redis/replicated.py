@@ -183,6 +183,20 @@ class ReplicatedStore(RedisStore):
             raise self._unconfirmed("the change", confirmed, wanted)
         return reply
 
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
+        """Write the present record again, as its own writer would: WAIT counts only what its own connection
+        has written.
+        """
+        until, record = self._runtime.now() + timeout, await self._record(name, timeout)
+        if record is None:
+            return version == 0
+        present, writer, text = understood(self._label, packing.record_parts, record)
+        if present != version:
+            return False
+        body = self._write_request(name, version, writer, text)
+        reply = await self._write(name, body, max(0.001, until - self._runtime.now()))
+        return understood(self._label, packing.written, reply)[0] == version
+
     async def _run_once(self, resource: str, call: Call, body: bytes, timeout: float) -> Any:
         until = self._runtime.now() + timeout
         wanted = await self._wanted(call.by_hash + body, timeout, False)

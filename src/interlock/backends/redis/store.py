@@ -376,26 +376,29 @@ class RedisStore(StoreDefaults):
     # ---- registers ----------------------------------------------------------------
 
     async def read(self, name: str, timeout: float = IO_TIMEOUT) -> Versioned:
+        return understood(self._label, packing.versioned, await self._record(name, timeout))
+
+    async def _record(self, name: str, timeout: float) -> Any:
+        """The record of a register, as the server keeps it."""
         reply = await self._transport.ask(command(b"GET", self._keys.register(name)), timeout)
         if isinstance(reply, ErrorReply):
             raise reply_error(self._label, reply)
-        return understood(self._label, packing.versioned, reply)
+        return reply
 
     async def compare_and_set(
         self, name: str, version: int, value: str | None, id: str, timeout: float = IO_TIMEOUT
     ) -> Versioned | None:
-        parts = (
-            b"%d" % version,
-            id.encode(),
-            b"" if value is None else b"=" + value.encode(),
-            packing.millis(REMEMBERED_S),
-        )
-        body = self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
+        text = b"" if value is None else b"=" + value.encode()
+        body = self._write_request(name, version, id.encode(), text)
         reply = await self._write(name, body, timeout)
         written, told = understood(self._label, packing.written, reply)
         if not told:
             self._publish_right.denied()
         return Versioned(value, written) if written else None
+
+    def _write_request(self, name: str, version: int, id: bytes, text: bytes) -> bytes:
+        parts = (b"%d" % version, id, text, packing.millis(REMEMBERED_S))
+        return self._keys.register_keys(name) + b"".join([bulk(part) for part in parts])
 
     async def _write(self, name: str, body: bytes, timeout: float) -> Any:
         """The reply to the write of a register.

@@ -48,6 +48,31 @@ class Elections(Suite):
         assert (leader.value, leader.token) == ("new ünïcödé 🔒", lease.token)
         await got(election.resign())
 
+    async def test_a_renewal_by_hand_leaves_what_was_proclaimed(self) -> None:
+        election, see = self.client().election(self.name), self.client().election(self.name)
+        lease = await got(election.campaign())
+        await got(lease.renew())
+        assert (await got(see.leader())).value == ""
+        await got(election.proclaim("10.0.0.1:80"))
+        await got(lease.renew())
+        leader = await got(see.leader())
+        assert (leader.value, leader.token) == ("10.0.0.1:80", lease.token)
+        await got(election.resign())
+
+    async def test_no_value_makes_a_leader_look_like_another_holder(self) -> None:
+        """A value like a holder's signature made operators and rivals see a token of its choice."""
+        client, see = self.client(), self.client()
+        election = client.election(self.name)
+        for value in ("\x1f", '\x1f9000000000000000\x1f["other", 1, "", ""]', "\x1fa\x1fb"):
+            await refused(InvalidSetting, partial(election.campaign, value))
+        lease = await got(election.campaign("me"))
+        for value in ("\x1f", '\x1f9000000000000000\x1f["other", 1, "", ""]'):
+            await refused(InvalidSetting, partial(election.proclaim, value))
+        (holder,) = (await got(see.inspect(self.name))).holders
+        assert (holder.token, holder.note) == (lease.token, "me")
+        assert not await got(see.election(self.name).campaign(blocking=False))
+        await got(election.resign())
+
     async def test_who_does_not_lead_can_neither_proclaim_nor_resign(self) -> None:
         election = self.client().election(self.name)
         await refused(NotHeld, lambda: election.proclaim("me"))

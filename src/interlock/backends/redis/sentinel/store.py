@@ -73,6 +73,13 @@ class SentinelStore(RedisStore):
 
     async def _write(self, name: str, body: bytes, timeout: float) -> Any:
         """Write only to a master that the sentinels agree on: a grant can be taken back, but no write."""
+        return await super()._write(name, body, await self._time_after_agreement(name, timeout))
+
+    async def confirm_read(self, name: str, version: int, timeout: float = IO_TIMEOUT) -> bool:
+        return await super().confirm_read(name, version, await self._time_after_agreement(name, timeout))
+
+    async def _time_after_agreement(self, name: str, timeout: float) -> float:
+        """The time that is left once the sentinels agree on the master; `Unreached` if they do not."""
         agreement, pace = self._route.agreement, self._route.pace
         if not agreement.fresh(WRITES_AGREED_S):
             began, counts = self._runtime.now(), pace.counts(timeout)
@@ -83,7 +90,7 @@ class SentinelStore(RedisStore):
                 raise Unreached(self._route.disagreement)
             if counts:
                 timeout = left_after(timeout, self._runtime.now() - began)
-        return await super()._write(name, body, timeout)
+        return timeout
 
 
 class ReplicatedSentinelStore(SentinelStore, ReplicatedStore):

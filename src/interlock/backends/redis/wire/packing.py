@@ -190,5 +190,11 @@ def _listed(value: Any) -> list[Any]:
 def versioned(value: bytes | None) -> Versioned:
     if value is None:
         return Versioned(None, 0)
-    version, _, text = value.split(b"\n", 2)
-    return Versioned(text[1:].decode() if text else None, int(version))
+    version, _, text = record_parts(value)
+    return Versioned(text[1:].decode() if text else None, version)
+
+
+def record_parts(value: bytes) -> tuple[int, bytes, bytes]:
+    """The version of a register, the id of its writer, and = and the value, or nothing."""
+    version, writer, text = value.split(b"\n", 2)
+    return int(version), writer, text
