@@ -73,6 +73,7 @@ TRAITS = Traits(
             "address; with replicas=majority not at all, unless enough replicas are on its side"
         ),
         "the server's clock jumps forward",
+        "an operator evicts the holder or deletes its key",
     ),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,

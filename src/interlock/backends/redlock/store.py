@@ -55,7 +55,7 @@ TRAITS = Traits(
         "a node's clock jumps forward, before a client that has not seen it before",
         "a node evicts single keys (a maxmemory-policy other than noeviction)",
         "all nodes lose their memory at once, and a new client takes them for new",
-        "an operator admits a node before its quarantine is over",
+        "an operator evicts the holder, deletes its keys, or admits a node before its quarantine is over",
         "a node is restored from a backup, or clients name different nodes",
     ),
     min_ttl=0.05,

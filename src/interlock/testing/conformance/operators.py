@@ -31,6 +31,10 @@ class Operators(StoreSuite):
         tokens = [standing.token for standing in queue.standings]
         assert tokens == sorted(set(tokens))
 
+    async def test_an_eviction_is_named_among_the_failures_that_can_give_two_holders(self) -> None:
+        """A holder that was evicted may believe until its next renewal that it holds."""
+        assert any("evicts the holder" in failure for failure in self.store().traits.two_holders)
+
     async def test_ages_and_lapses_are_counted_from_now(self) -> None:
         self.needs(lapses="claim", ages=True)
         store, began = self.store(), self.runtime.now()

@@ -28,6 +28,7 @@ TRAITS = Traits(
     reach="network",
     survives="restart",
     two_holders=(
+        "an operator evicts the holder or deletes its row",
         "failover to a replica that missed the write",
         (
             "a replica is promoted and the old primary goes on running, for clients that still reach it, "

@@ -27,6 +27,7 @@ TRAITS = Traits(
     reach="network",
     survives="restart",
     two_holders=(
+        "an operator evicts the holder or deletes its row",
         "an asynchronous standby that missed the grant is promoted",
         (
             "a standby is promoted and the old primary goes on running, for clients that still reach it, "

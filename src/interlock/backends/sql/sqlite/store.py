@@ -45,6 +45,7 @@ TRAITS = Traits(
     reach="machine",
     survives="process",
     two_holders=(
+        "an operator evicts the holder or deletes its row",
         "the lock file, or its log (-wal), is deleted or replaced while leases are held",
         (
             "its shared memory (-shm) is removed in the instant in which a process is stopped in the "
