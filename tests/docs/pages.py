@@ -15,6 +15,11 @@ WALK = re.compile(r"^### Walk (\d): (.+)$", re.MULTILINE)
 STEP = re.compile(r"^\| `([\w/.]+)` \| (.+?) \|", re.MULTILINE)
 
 
+READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
+TUTORIALS = [ROOT / "docs" / "tutorial" / f"from-setnx-to-fencing{language}.md" for language in ("", ".zh")]
+"""The pages whose commands are typed into terminals: `test_tutorial`."""
+
+
 @dataclass(frozen=True)
 class Block:
     """A code block: its language, the line its text begins on, and the text."""
@@ -26,9 +31,9 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page a user reads."""
-    folders = [ROOT / "docs" / folder for folder in ("guide", "backends", "decisions")]
+    folders = [ROOT / "docs" / folder for folder in ("guide", "tutorial", "backends", "decisions")]
     return [
-        ROOT / "README.md",
+        *READMES,
         ROOT / "CONTRIBUTING.md",
         ROOT / "SECURITY.md",
         ROOT / "CHANGELOG.md",
@@ -65,8 +70,9 @@ def links(page: Path) -> list[str]:
 
 
 def prose(page: Path) -> str:
-    """The page without its code."""
-    return re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    """The page without its code, and without where its links lead."""
+    text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+    return re.sub(r"\]\([^)\s]+\)", "]", text)
 
 
 @dataclass(frozen=True)

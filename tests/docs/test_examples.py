@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Block, blocks, name, pages, program
-from tests.house.source import ROOT, SRC
+from tests.docs.pages import READMES, TUTORIALS, Block, blocks, name, pages, program
+from tests.house.source import SRC
 
-README = ROOT / "README.md"
-PROGRAMS = [page for page in pages() if any(blocks(page, "python"))]
+PROGRAMS = [page for page in pages() if page not in TUTORIALS and any(blocks(page, "python"))]
+OF_READMES = [(page, block) for page in READMES for block in blocks(page, "python")]
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=name)
@@ -22,10 +22,14 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path
     run(program(page), name(page), tmp_path)
 
 
-@pytest.mark.parametrize("block", list(blocks(README, "python")), ids=lambda block: f"line {block.line}")
-def test_each_python_block_of_the_readme_runs_when_it_is_copied_alone(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "block"), OF_READMES, ids=[f"{name(page)} line {block.line}" for page, block in OF_READMES]
+)
+def test_each_python_block_of_the_readme_runs_when_it_is_copied_alone(
+    page: Path, block: Block, tmp_path: Path
+) -> None:
     """Most readers copy one block, and none of those above it."""
-    run("\n" * (block.line - 1) + block.text, "README.md", tmp_path)
+    run("\n" * (block.line - 1) + block.text, name(page), tmp_path)
 
 
 def run(text: str, page: str, tmp_path: Path) -> None:

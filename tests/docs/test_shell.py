@@ -19,18 +19,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Block, blocks, name, pages
+from tests.docs.pages import READMES, TUTORIALS, Block, blocks, name, pages
 from tests.house.source import ROOT, SRC
 from tests.patience import PATIENCE
 
-README = ROOT / "README.md"
 NOT_RUN = {
     "python3 dev.py test": "it is what runs this test",
     "python3 -m pip install .": "needs a package index for the build backend; tests/house/test_wheel.py builds the wheel",
     "python3 -m pip install '.[redis]'": "the same",
 }
 QUICKER = {"python3 dev.py demo": "python3 dev.py demo --fast"}
-ELSEWHERE = {ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test"}
+ELSEWHERE = {
+    ROOT / "CONTRIBUTING.md": "it is about this repository, and all of it is what runs this test",
+    **dict.fromkeys(TUTORIALS, "test_tutorial types it into two terminals"),
+}
 
 LOOKING = ("interlock ls", "interlock inspect")
 
@@ -121,7 +123,7 @@ def test_the_shell_of_a_page_runs_from_top_to_bottom(
     folder, output = tmp_path / "work", tmp_path / "output"
     folder.mkdir()
     output.mkdir()
-    shell = Shell(ROOT if page == README else folder, output, environment)
+    shell = Shell(ROOT if page in READMES else folder, output, environment)
     try:
         for block in blocks(page, "sh", "console"):
             for number, command, expected in steps(block):
