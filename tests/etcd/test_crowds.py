@@ -27,7 +27,6 @@ from interlock.backends.kit.listing import MIN_BULK_RENEWALS
 from interlock.errors import ClientClosed, Evicted, SettingsMismatch
 from interlock.model import EVERYTHING, Busy, Claim, Granted, Renewal, Renewed
 from interlock.testing.servers.etcd import EtcdCluster, running
-from tests.etcd.metrics import received
 from tests.patience import PATIENCE, until
 
 MANY = 60
@@ -51,7 +50,7 @@ def test_a_crowd_enters_without_reading_and_watching_the_queue() -> None:
         ):
             first = await holding.lock("x").acquire()
             assert first
-            before = received(cluster)
+            before = cluster.received()
             tokens: list[int] = []
 
             async def stand() -> None:
@@ -61,13 +60,13 @@ def test_a_crowd_enters_without_reading_and_watching_the_queue() -> None:
             tasks = [asyncio.create_task(stand()) for _ in range(MANY)]
             while await asyncio.to_thread(key_count, cluster, "interlock/x/") <= MANY:
                 await asyncio.sleep(0.02)
-            sent = received(cluster) - before
+            sent = cluster.received() - before
             assert sent["Txn"] <= MANY + 3 * MAX_WHOLE_CLAIMS, sent
             assert sent["Watch"] <= MANY // 2, sent  # those who came before there was a crowd
-            before = received(cluster)
+            before = cluster.received()
             await first.release()
             await asyncio.gather(*tasks)
-            sent = received(cluster) - before
+            sent = cluster.received() - before
             assert tokens == sorted(tokens)
             assert len(set(tokens)) == MANY
             # Each: a release, a look at those who were ahead, and perhaps a mark. The whole queue is read now and then.

@@ -12,7 +12,6 @@ import pytest
 import interlock
 from interlock import aio
 from interlock.testing.servers.etcd import EtcdCluster, running
-from tests.etcd.metrics import received
 
 """Sent by clients whether or not anything is handed on. (A keep-alive is confirmed by a Range, which is counted.)"""
 
@@ -28,10 +27,10 @@ async def asleep(cluster: EtcdCluster, seconds: float) -> Counter[str]:
     In several looks: on a busy machine, they are as late as the waiters are.
     """
     loop = asyncio.get_running_loop()
-    seen, since, looks = await asyncio.to_thread(received, cluster), loop.time(), 0
+    seen, since, looks = await asyncio.to_thread(cluster.received), loop.time(), 0
     while loop.time() - since < seconds or looks < LOOKS:
         await asyncio.sleep(0.05)
-        now, looks = await asyncio.to_thread(received, cluster), looks + 1
+        now, looks = await asyncio.to_thread(cluster.received), looks + 1
         if (now - seen).total() > 1:
             since, looks = loop.time(), 0
         seen = now
@@ -55,7 +54,7 @@ async def handed_on(cluster: EtcdCluster, waiters: int, hand_offs: int = HAND_OF
         await asleep(cluster, ASLEEP)
         keys = await asyncio.to_thread(cluster.ctl, "get", "--prefix", "--keys-only", prefix)
         assert len(keys.split()) == 1 + waiters
-        seen = await asyncio.to_thread(received, cluster)
+        seen = await asyncio.to_thread(cluster.received)
         costs: list[Counter[str]] = []
         lease = first
         for _ in range(hand_offs):
@@ -95,8 +94,8 @@ def test_an_uncontended_pair_is_two_requests() -> None:
         for _ in range(2):
             with client.lock("x"):
                 pass
-        before = received(cluster)
+        before = cluster.received()
         for _ in range(20):
             with client.lock("x"):
                 pass
-        assert (received(cluster) - before).total() == 40
+        assert (cluster.received() - before).total() == 40

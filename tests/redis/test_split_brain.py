@@ -14,7 +14,7 @@ import pytest
 
 from interlock.backends.redis.wire.keys import slot
 from interlock.testing.servers import namespaces as zones
-from interlock.testing.servers.namespaces import SERVICE, Zone, Zones
+from interlock.testing.servers.namespaces import Zone, Zones
 from tests.patience import until
 
 pytestmark = [
@@ -53,20 +53,13 @@ class Deployment:
 @contextmanager
 def behind_sentinels() -> Iterator[Deployment]:
     """A master and a sentinel near; two replicas and two sentinels far."""
-    with zones.zones() as made:
-        near, far = made.near, made.far
-        servers = [(near, 6379), (far, 6379), (far, 6380)]
-        sentinels = [(near, 26379), (far, 26379), (far, 26380)]
-        for zone, port in servers:
-            follows = () if zone is near else ("--replicaof", near.host, "6379")
-            made.server(zone, port, "--repl-diskless-sync-delay", "0", *follows)
-        made.await_answer(near, 6379, "connected_slaves:2", "info", "replication")
-        for zone, port in sentinels:
-            made.sentinel(zone, port)
-        for zone, port in sentinels:
-            made.await_answer(zone, port, "slaves=2,sentinels=3", "info", "sentinel")
-        hosts = ",".join(f"{zone.host}:{port}" for zone, port in sentinels)
-        yield Deployment(made, f"redis+sentinel://{hosts}/{SERVICE}/0", "x", servers)
+    made = zones.SplitSentinels()
+    try:
+        made.start()
+        assert made.zones is not None
+        yield Deployment(made.zones, made.url(), "x", made.servers)
+    finally:
+        made.close()
 
 
 @contextmanager

@@ -8,6 +8,7 @@
 | `cluster` | a Redis Cluster of three shards |
 | `redlock` | several independent redis-servers |
 | `etcd`, `zookeeper` | a cluster of three, or of another size |
+| `zookeeper_partition` | three ZooKeeper servers that can be cut off from each other |
 | `postgresql` | a server, and PgBouncer before it |
 | `mysql`, `galera` | a MariaDB server, and a cluster of two |
 | `proxy` | a TCP proxy that loses, delays, keeps, stalls and cuts, in each direction |

@@ -13,6 +13,10 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,6 +24,7 @@ from tempfile import mkdtemp
 from interlock.testing.servers.process import FaultUnavailable
 from interlock.testing.servers.redis import Server
 
+TICK_S = 0.005  # between two moves of a clock that runs fast
 SOURCE = Path(__file__).with_name("clockshim.c")
 
 
@@ -72,6 +77,24 @@ class MovableClock(Server):
         """Move its wall clock, for good."""
         self.offset += seconds
         set_offset(self._file, self.offset)
+
+    @contextmanager
+    def running_fast(self, rate: float) -> Iterator[None]:
+        """While this lasts, its wall clock gains so many seconds in each."""
+        over = threading.Event()
+
+        def run() -> None:
+            began, before = time.monotonic(), self.offset
+            while not over.wait(TICK_S):
+                self.jump(before + rate * (time.monotonic() - began) - self.offset)
+
+        clockwork = threading.Thread(target=run, daemon=True)
+        clockwork.start()
+        try:
+            yield
+        finally:
+            over.set()
+            clockwork.join()
 
 
 class ClockedServer(MovableClock):

@@ -7,12 +7,15 @@ one.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from tempfile import mkdtemp
+from urllib.request import urlopen
 
 from interlock._core.drive import drive
 from interlock.backends.etcd.address import Address, Endpoint
@@ -25,6 +28,13 @@ from interlock.testing.servers.process import ServerProcess, find_program, free_
 from interlock.testing.servers.shared import ports_of
 
 MEMORY = "/dev/shm"  # where there is one: three members that share one busy disk wait for it most of the time
+RECEIVED = re.compile(
+    r'^grpc_server_msg_received_total\{grpc_method="(\w+)",grpc_service="etcdserverpb\.\w+",'
+    r'grpc_type="\w+"\} (\S+)$',
+    re.MULTILINE,
+)
+BACKGROUND = ("Status", "LeaseGrant", "LeaseKeepAlive", "LeaseTimeToLive")
+"""Sent by clients whether or not anything is handed on. (A Range confirms a keep-alive, and is counted.)"""
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 
 
@@ -132,6 +142,16 @@ class EtcdCluster:
     def url(self, prefix: str = "interlock/", login: str = "", **options: object) -> str:
         query = "".join(f"&{name}={value}" for name, value in options.items())
         return f"{'etcds' if self._tls else 'etcd'}://{login}{self.hosts}?prefix={prefix}{query}"
+
+    def received(self) -> Counter[str]:
+        """How many messages all members have received from clients, by method."""
+        found: Counter[str] = Counter()
+        for member in self.members:
+            with urlopen(f"http://127.0.0.1:{member.port}/metrics", timeout=PATIENCE) as answer:
+                for method, number in RECEIVED.findall(answer.read().decode()):
+                    if method not in BACKGROUND:
+                        found[method] += int(float(number))
+        return found
 
     def ctl(self, *words: str, input: str | None = None) -> str:
         """What etcdctl answers."""

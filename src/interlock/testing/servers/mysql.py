@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
-from itertools import cycle
+from itertools import cycle, permutations
 from pathlib import Path
 from typing import Any
 
+from interlock.testing.patience import PATIENCE
 from interlock.testing.servers.process import ServerProcess, die_with_parent, find_program, free_port
 
 PLACES = 4  # of one server that are used in turn
@@ -158,6 +159,50 @@ class Server(ServerProcess):
                 return len(probe.recv(64)) > 4
         except OSError:
             return False
+
+
+class ReplicatingPair:
+    """Two servers that copy from each other: what is written on one is soon on the other."""
+
+    def __init__(self) -> None:
+        self.servers = [
+            Server("--log-bin=changes", f"--server-id={number}", "--binlog-format=ROW", *HASTY)
+            for number in (1, 2)
+        ]
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.start()
+        for server, other in permutations(self.servers):
+            ((file, position, *_),) = other.run("show master status")
+            server.run(
+                f"change master to master_host='127.0.0.1', master_port={other.port}, master_user='root', "
+                f"master_log_file='{file}', master_log_pos={position}, master_connect_retry=1",
+                "start slave",
+            )
+        self.await_copied()
+
+    def await_copied(self) -> None:
+        """Wait until each has what the other has written so far."""
+        for server, other in permutations(self.servers):
+            ((file, position, *_),) = other.run("show master status")
+            ((missing,),) = server.run(f"select master_pos_wait('{file}', {position}, {PATIENCE:.0f})")
+            assert (missing or 0) >= 0, "they do not copy from each other"
+
+    @contextmanager
+    def not_copying(self) -> Iterator[None]:
+        """While this lasts, neither copies from the other."""
+        for server in self.servers:
+            server.run("stop slave")
+        try:
+            yield
+        finally:
+            for server in self.servers:
+                server.run("start slave")
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
 
 
 @contextmanager

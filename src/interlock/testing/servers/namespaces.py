@@ -23,7 +23,7 @@ from typing import Any
 import interlock
 from interlock.errors import InterlockError
 from interlock.testing.patience import PATIENCE, until
-from interlock.testing.servers.process import start_program
+from interlock.testing.servers.process import FaultUnavailable, start_program
 
 SERVICE = "mymaster"
 DOWN_AFTER = 500  # milliseconds
@@ -59,12 +59,13 @@ class Zone:
         return self._keeper.pid
 
     def run(self, *argv: str) -> None:
-        subprocess.run([*self._enter(), *argv], check=True, capture_output=True)
+        subprocess.run([*self.enter(), *argv], check=True, capture_output=True)
 
     def start(self, argv: Sequence[str], **settings: Any) -> subprocess.Popen[Any]:
-        return start_program([*self._enter(), *argv], **settings)
+        return start_program([*self.enter(), *argv], **settings)
 
-    def _enter(self) -> list[str]:
+    def enter(self) -> list[str]:
+        """The words before a command that is to run in this zone."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
     def close(self) -> None:
@@ -121,9 +122,14 @@ class Zones:
                 "--protected-mode",
                 "no",
             ),
-            *("--save", "", "--dir", self._folder(f"{zone.device}-{port}"), *options),
+            *("--save", "", "--dir", self._folder(f"{zone.device}-{port}")),
+            *("--unixsocket", self.socket(zone, port), *options),
         )
         self.await_answer(zone, port, "PONG", "ping")
+
+    def socket(self, zone: Zone, port: int) -> str:
+        """Where a server of a zone can be asked from everywhere on this machine."""
+        return f"{self.folder}/{zone.device}-{port}/socket"
 
     def sentinel(self, zone: Zone, port: int) -> None:
         """A sentinel of the service whose master is in the near zone."""
@@ -148,7 +154,7 @@ class Zones:
 
     def says(self, zone: Zone, port: int, *words: str) -> str:
         """What a server in a zone answers to somebody in that zone."""
-        asked = [*zone._enter(), "redis-cli", "-h", zone.host, "-p", str(port), *words]
+        asked = [*zone.enter(), "redis-cli", "-h", zone.host, "-p", str(port), *words]
         return subprocess.run(asked, capture_output=True, text=True).stdout
 
     def await_answer(self, zone: Zone, port: int, answer: str, *words: str) -> None:
@@ -177,6 +183,49 @@ def zones() -> Iterator[Zones]:
         yield made
     finally:
         made.close()
+
+
+class SplitSentinels:
+    """A master and a sentinel near; two replicas and two sentinels far, which can go on alone."""
+
+    def __init__(self) -> None:
+        self.zones: Zones | None = None
+        self.servers: list[tuple[Zone, int]] = []
+        self._sentinels: list[tuple[Zone, int]] = []
+
+    def start(self) -> None:
+        if why := missing():
+            raise FaultUnavailable(why)
+        self.zones = made = Zones()
+        near, far = made.near, made.far
+        self.servers = [(near, 6379), (far, 6379), (far, 6380)]
+        self._sentinels = [(near, 26379), (far, 26379), (far, 26380)]
+        for zone, port in self.servers:
+            follows = () if zone is near else ("--replicaof", near.host, "6379")
+            made.server(zone, port, "--repl-diskless-sync-delay", "0", *follows)
+        made.await_answer(near, 6379, "connected_slaves:2", "info", "replication")
+        for zone, port in self._sentinels:
+            made.sentinel(zone, port)
+        for zone, port in self._sentinels:
+            made.await_answer(zone, port, "slaves=2,sentinels=3", "info", "sentinel")
+
+    def promoted(self) -> bool:
+        """Whether a server on the far side has become a master."""
+        assert self.zones is not None
+        far = [(zone, port) for zone, port in self.servers if zone is self.zones.far]
+        return any("role:master" in self.zones.says(*place, "info", "replication") for place in far)
+
+    def url(self, **options: str) -> str:
+        hosts = ",".join(f"{host}:{port}" for host, port in self.addresses())
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"redis+sentinel://{hosts}/{SERVICE}/0{'?' if query else ''}{query}"
+
+    def addresses(self) -> list[tuple[str, int]]:
+        return [(zone.host, port) for zone, port in self._sentinels]
+
+    def close(self) -> None:
+        if self.zones is not None:
+            self.zones.close()
 
 
 class ZoneClient:

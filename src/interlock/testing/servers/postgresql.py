@@ -193,6 +193,35 @@ class Server(ServerProcess):
         )
 
 
+class ReplicatedServer(Server):
+    """A primary that can be copied, and whose copy can take its place: an asynchronous standby."""
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__("wal_level=replica", "max_wal_senders=4", *settings)
+
+    def copy(self) -> str:
+        """Copy the primary as it is now; the data folder of the copy."""
+        folder = _folder()
+        data = f"{folder}/data"
+        where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
+        subprocess.run(
+            [program("pg_basebackup"), "-D", data, *where, "-c", "fast", "--no-sync", "-X", "stream"],
+            check=True,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+            **_as_postgres(),
+        )
+        return data
+
+    def promote(self, copy: str) -> None:
+        """The primary dies, and the copy takes its place, at the same address."""
+        self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data = copy
+        give(os.path.dirname(copy))
+        self.start()
+
+
 @contextmanager
 def running(*settings: str) -> Iterator[Server]:
     server = Server(*settings)
