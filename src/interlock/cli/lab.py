@@ -31,14 +31,15 @@ def _list(options: Namespace, output: Output) -> int:
     scenarios = [load(name) for name in NAMES]
     if output.json:
         for one in scenarios:
+            title, servers = one.title.in_language(language), ", ".join(one.servers)
             output.document(
-                {"name": one.name, "number": one.number, "servers": one.needs, "seconds": one.takes,
-                 "title": one.title.in_language(language)}
+                {"name": one.name, "number": one.number, "servers": servers, "seconds": one.takes,
+                 "title": title}
             )  # fmt: skip
         return 0
     for one in scenarios:
-        title = one.title.in_language(language)
-        output.line(f"{one.name:<24} {one.needs:<18} {duration(one.takes):>6}   {title}")
+        title, servers = one.title.in_language(language), ", ".join(one.servers)
+        output.line(f"{one.name:<24} {servers:<18} {duration(one.takes):>6}  {title}")
     output.line("")
     output.line(
         "interlock lab run NAME plays one; interlock lab all --report lab.html plays all and draws them"
@@ -82,8 +83,10 @@ def _all(options: Namespace, output: Output) -> int:
 
 
 def _settings(options: Namespace) -> dict[str, Any]:
-    only = () if options.only is None else ("naive",) if options.only == "naive" else ("ours", "guard")
-    return {"seed": options.seed, "only": only, "slow": options.slow}
+    from interlock.lab.scenario import NAIVE, RUN_NAMES
+
+    wanted = {None: (), "naive": (NAIVE,), "ours": tuple(name for name in RUN_NAMES if name != NAIVE)}
+    return {"seed": options.seed, "only": wanted[options.only], "slow": options.slow}
 
 
 def _summary(results: Iterable[Result]) -> list[str]:

@@ -87,13 +87,29 @@ KINDS: dict[str, Kind] = {
     ),
     "redis-and-mariadb": Kind(RedisAndMariaDB, ("redis-server",), "redis", "redis-server"),
     "sentinel": Kind(_from("sentinel", "SentinelSet"), ("redis-server",), "redis", "redis-server"),
+    "sentinel-zones": Kind(
+        _from("namespaces", "SplitSentinels"),
+        ("redis-server", "redis-tools", "iproute2", "util-linux"),
+        "redis",
+        "redis-server",
+    ),
     "redlock": Kind(_from("redlock", "Servers", 5, *DURABLE), ("redis-server",), "redis", "redis-server"),
     "redlock-forgetful": Kind(_from("redlock", "Servers", 5), ("redis-server",), "redis", "redis-server"),
     "redlock-clock": Kind(_clocked_nodes, ("redis-server", "gcc", "libc6-dev"), "redis", "redis-server"),
     "zookeeper": Kind(
         _from("zookeeper", "Ensemble"), ("default-jre-headless", "zookeeper"), "zookeeper", "zookeeper"
     ),
+    "zookeeper-parted": Kind(
+        _from("zookeeper_partition", "PartedEnsemble"),
+        ("default-jre-headless", "zookeeper"),
+        "zookeeper",
+        "zookeeper",
+    ),
     "etcd": Kind(_from("etcd", "EtcdCluster"), ("etcd-server", "etcd-client"), "etcd", "etcd"),
     "postgresql": Kind(_from("postgresql", "Server"), ("postgresql",), "postgresql", "postgres"),
+    "postgresql-standby": Kind(
+        _from("postgresql", "ReplicatedServer"), ("postgresql",), "postgresql", "postgres"
+    ),
+    "mysql-pair": Kind(_from("mysql", "ReplicatingPair"), ("mariadb-server",), "mysql", "mariadbd"),
     "mysql": Kind(_from("mysql", "Server"), ("mariadb-server",), "mysql", "mariadbd"),
 }

@@ -12,6 +12,7 @@ from interlock.lab.stage import Stage
 from interlock.lab.witness import Held, Look, store_of
 from interlock.lab.worker import KEY
 from interlock.lab.worker_process import WorkerProcess
+from interlock.testing.patience import PATIENCE
 
 
 class Etcd:
@@ -19,6 +20,7 @@ class Etcd:
 
     def __init__(self, port: int, timeout: float = 5.0) -> None:
         self._url, self._timeout = f"http://127.0.0.1:{port}/v3", timeout
+        self._revision = 0
 
     def call(self, path: str, **body: Any) -> dict[str, Any]:
         request = Request(f"{self._url}/{path}", json.dumps(body).encode())
@@ -35,7 +37,18 @@ class Etcd:
         name = _packed(key)
         absent = {"key": name, "target": "CREATE", "create_revision": "0"}
         put = {"request_put": {"key": name, "value": _packed(value), "lease": lease}}
-        return bool(self.call("kv/txn", compare=[absent], success=[put]).get("succeeded"))
+        answer = self.call("kv/txn", compare=[absent], success=[put])
+        self._revision = int(answer["header"]["revision"])
+        return bool(answer.get("succeeded"))
+
+    def await_change(self, key: str) -> None:
+        """Return when the key has changed since `create` was last answered."""
+        wanted = {"key": _packed(key), "start_revision": str(self._revision + 1)}
+        request = Request(f"{self._url}/watch", json.dumps({"create_request": wanted}).encode())
+        with urlopen(request, timeout=PATIENCE) as answer:
+            for line in answer:
+                if json.loads(line)["result"].get("events"):
+                    return
 
     def get(self, key: str) -> str | None:
         found = self.call("kv/range", key=_packed(key)).get("kvs")

@@ -267,6 +267,12 @@ class Run:
         return union(*(intersect(awake[one], awake[other]) for one, other in combinations(self.clients, 2)))
 
     @cached_property
+    def two_believe(self) -> Spans:
+        """When two believed at once that they held. A body may end a little later: at its next look."""
+        pairs = combinations(self.clients, 2)
+        return union(*(intersect(self.belief[one], self.belief[other]) for one, other in pairs))
+
+    @cached_property
     def harm(self) -> Spans:
         """Two bodies at work, or one without a lease, and the resource accepted what it should not have."""
         late = [write.time for write in (*self.late_writes("ok"), *self.lost_writes)]

@@ -94,13 +94,14 @@ def down(stage: Stage, *nodes: int) -> Iterator[None]:
         server.start()
 
 
-def restart_empty(stage: Stage, node: int) -> None:
-    """A node crashes and comes back without anything it knew."""
+def restart_empty(stage: Stage, node: int, *, after: float = 0.0) -> None:
+    """A node crashes and comes back, so many ttls later, without anything it knew."""
     import shutil
     from pathlib import Path
 
     server = stage.servers.all[node - 1]
     with stage.fault(f"node {node}", "restarted empty"):
         server.kill()
+        stage.lapse(after)
         shutil.rmtree(Path(server.folder, "appendonlydir"), ignore_errors=True)
         server.start()

@@ -40,7 +40,8 @@ def played(
         for run in RUN_NAMES:
             if run in scenario.programs and (not only or run in only):
                 _play(scenario, run, ttl, result, watching)
-        result.versions = versions(scenario.needs)
+        told = [version for kind in scenario.servers for version in versions(kind)]
+        result.versions = tuple(dict.fromkeys(told))
     except ServerMissing as missing:
         result.skipped, result.missing = str(missing), missing.package
     except FaultUnavailable as unavailable:
@@ -53,7 +54,7 @@ def played(
 
 
 def _play(scenario: Scenario, run: str, ttl: float, result: Result, watching: Watching) -> None:
-    with _servers(KINDS[scenario.needs]) as servers:
+    with _servers(KINDS[scenario.kind_of(run)]) as servers:
         stage = Stage(scenario, run, ttl, servers, result.seed, watching)
         failure = ""
         try:
@@ -88,7 +89,7 @@ def _servers(kind: Kind) -> Any:
 def versions(needs: str) -> tuple[str, ...]:
     """The versions of the servers of a kind, as their programs tell them."""
     program = KINDS[needs].program
-    if needs == "zookeeper":
+    if program == "zookeeper":
         jars = [path.resolve().stem for path in Path("/usr/share/java").glob("zookeeper.jar")]
         return (jars[0].replace("-", " ").replace("zookeeper", "ZooKeeper"),) if jars else ()
     if not program:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 Program = Callable[["Me"], None]
 
-NAIVE, OURS, GUARDED = "naive", "ours", "guard"
+NAIVE, OURS, GUARDED, MAJORITY, ETCD = "naive", "ours", "guard", "majority", "etcd"
 
 RUN_NAMES: Mapping[str, Text] = {
     NAIVE: Text("naive lock", "朴素的锁"),
     OURS: Text("interlock", "interlock"),
     GUARDED: Text("interlock with guard", "interlock 加 guard"),
+    MAJORITY: Text("interlock with replicas=majority", "interlock 加 replicas=majority"),
+    ETCD: Text("interlock on etcd", "etcd 上的 interlock"),
 }
 """The runs that a scenario may have, in the order in which they are played and shown."""
 
@@ -99,6 +101,8 @@ class Scenario(ABC):
     """What to take home, in one sentence."""
     needs: ClassVar[str]
     """The kind of servers that are started for each run, by its name in `interlock.lab.deployments`."""
+    others: ClassVar[Mapping[str, str]] = {}
+    """The kind of servers of those runs that need another one."""
     programs: ClassVar[Mapping[str, Program]]
     """The program of each run; see `RUN_NAMES`."""
     captions: ClassVar[tuple[Caption, ...]] = ()
@@ -120,6 +124,15 @@ class Scenario(ABC):
     whether it behaved as the story tells."""
     guarded: ClassVar[tuple[str, ...]] = (GUARDED,)
     """The runs in which the resource checks tokens."""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """All kinds of servers that it needs."""
+        return tuple(dict.fromkeys((self.needs, *self.others.values())))
+
+    def kind_of(self, run: str) -> str:
+        """The kind of servers that are started for a run."""
+        return self.others.get(run, self.needs)
 
     @abstractmethod
     def play(self, stage: Stage) -> None:

@@ -90,19 +90,35 @@ class Stage:
             records = list(self.records)
         # Naive locks stand in the store under the names of their clients, interlock's under their claims.
         grants = {record.attempt or record.process: record for record in records if record.call == "grant"}
+        bodies = {record.process: record.time for record in records if record.call == "body"}
         seen = set[tuple[str, str]]()
-        named = [self._dated(record, grants, seen) for record in records]
+        named = [self._dated(record, grants, bodies, seen) for record in records]
         return sorted(named, key=lambda record: record.time)
 
-    def _dated(self, record: Record, grants: dict[str, Record], seen: set[tuple[str, str]]) -> Record:
-        """What a witness saw, with the client's name; its store knew of a grant before the client did."""
-        grant = grants.get(record.holder)
-        if record.call != "hold" or grant is None:
+    def _dated(
+        self,
+        record: Record,
+        grants: dict[str, Record],
+        bodies: dict[str, float],
+        seen: set[tuple[str, str]],
+    ) -> Record:
+        """What a witness saw, with the client's name, at the moment that agrees with what the client says:
+        its store knew of a grant before the client did, and of a release after the client's work was done.
+        """
+        if record.call != "hold":
             return record
-        first = (record.process, record.holder) not in seen
+        asked, answered = record.began or record.time, record.time
+        grant = grants.get(record.holder)
+        if grant is None:
+            return replace(record, time=asked, began=0.0)
+        time = asked
+        if record.kind == "fail":
+            done = bodies.get(grant.process, 0.0)
+            time = done + FIRST_INSTANT_S if asked <= done <= answered else asked
+        elif (record.process, record.holder) not in seen:
+            time = min(answered, grant.time - FIRST_INSTANT_S)
         seen.add((record.process, record.holder))
-        time = min(record.time, grant.time - FIRST_INSTANT_S) if first else record.time
-        return replace(record, time=time, holder=grant.process, token=record.token or grant.token)
+        return replace(record, time=time, began=0.0, holder=grant.process, token=record.token or grant.token)
 
     # -- who plays -------------------------------------------------------------------------------
 
@@ -130,11 +146,12 @@ class Stage:
         made.reach("start")
         return made
 
-    def witness(self, look: Look, store: str = "store") -> None:
+    def witness(self, look: Look, store: str = "store") -> Witness:
         """Write down what a store says from now on."""
         made = Witness(store, look, self)
         self._witnesses.append(made)
         made.start()
+        return made
 
     # -- what is broken --------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The store's truth: a thread that asks a store again and again who holds, and writes down each change.
 
 A witness asks beside the clients, on a connection of its own, so it is late by a few milliseconds, and by
-more on a busy machine. `Stage.history` dates a new holder back to when it learned of its grant, if that was
-earlier.
+more on a busy machine. A change happened at some moment between its question, which stands in `began`, and
+the answer; `Stage.history` finds that moment by what the clients say.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class Witness(threading.Thread):
         super().__init__(name=f"witness of {store}", daemon=True)
         self._store, self._look, self._log = store, look, log
         self._over = threading.Event()
+        self._death: tuple[float, str] | None = None
 
     def run(self) -> None:
         known: Held | None = None
         deadline = 0.0
         while not self._over.wait(PAUSE_S):
-            asked = clock.now()
+            asked, death = clock.now(), self._death
             try:
-                found = self._look()
+                found = None if death else self._look()
             except Exception:
                 continue  # the store is away: it says nothing, and what it said last counts
             now = clock.now()
@@ -65,18 +66,24 @@ class Witness(threading.Thread):
             if found and (known is None or found.holder != known.holder or until - deadline > MOVED_S):
                 same = known is not None and found.holder == known.holder
                 # A renewal is dated by what is left. A new holder is not: a hand-off gives it less at first.
-                when = now - found.age if same and found.age else asked
-                self._note("ok", when, found, until)
+                renewed = same and found.age
+                when = now - found.age if renewed else now
+                self._note("ok", when, found, until, began=0.0 if renewed else asked)
                 known, deadline = found, until
             elif known and not found:
                 lapsed = deadline and now >= deadline - MOVED_S
-                when = min(now, deadline) if lapsed else asked
-                self._note("fail", when, known, 0.0, error="lapsed" if lapsed else "released")
+                end = (min(now, deadline), "lapsed") if lapsed else (now, "released")
+                when, why = death or end
+                self._note("fail", when, known, 0.0, error=why, began=asked if why == "released" else 0.0)
                 known, deadline = None, 0.0
 
     def _note(self, kind: Any, when: float, held: Held, deadline: float, **rest: Any) -> None:
         said = {"process": self._store, "holder": held.holder, "token": held.token, "deadline": deadline}
         self._log.add("hold", kind, at=when, **said, **rest)
+
+    def dies(self, why: str) -> None:
+        """The store is dead, or decides nothing any more: from now on it names nobody."""
+        self._death = clock.now(), why
 
     def stop(self) -> None:
         self._over.set()
@@ -85,20 +92,24 @@ class Witness(threading.Thread):
             self._look.close()
 
 
-def redis_key(port: int, key: str, ttl: float, host: str = "127.0.0.1") -> Look:
-    """Read the value of a key on one Redis server: the name, or the claim, of its holder."""
+def redis_key(port: int, key: str, ttl: float, *, socket: str | None = None, if_master: bool = False) -> Look:
+    """Read the value of a key on one Redis server: the name, or the claim, of its holder.
+
+    A server that no address of this machine leads to is asked on its Unix socket. With `if_master`, what a
+    replica has does not count.
+    """
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
     quick: dict[str, Any] = {"socket_timeout": 0.3, "socket_connect_timeout": 0.3}
-    server = redis.Redis(host, port, decode_responses=True, retry=Retry(NoBackoff(), 0), **quick)
+    quick |= {"unix_socket_path": socket} if socket else {}
+    server = redis.Redis("127.0.0.1", port, decode_responses=True, retry=Retry(NoBackoff(), 0), **quick)
 
     def look() -> Held | None:
         pipeline: Any = server.pipeline(transaction=True)
-        answers = pipeline.get(key).pttl(key).execute()
-        value, left = answers
-        if not value:
+        value, left, role = pipeline.get(key).pttl(key).role().execute()
+        if not value or (if_master and role[0] != "master"):
             return None
         # A naive lock keeps a name; interlock keeps a record, whose first lines are the claim and its token.
         holder, *more = value.split("\n")
@@ -110,18 +121,47 @@ def redis_key(port: int, key: str, ttl: float, host: str = "127.0.0.1") -> Look:
     return look
 
 
+def first_of(looks: Sequence[Look]) -> Look:
+    """Ask several servers of which one decides: the first that names a holder counts.
+
+    That nobody holds is said only if all have answered.
+    """
+
+    def look() -> Held | None:
+        silent: Exception | None = None
+        for one in looks:
+            try:
+                if held := one():
+                    return held
+            except Exception as error:
+                silent = error
+        if silent:
+            raise silent
+        return None
+
+    return look
+
+
 def redis_majority(ports: Sequence[int], key: str, ttl: float) -> Look:
     """Ask all servers of a quorum: the holder is whoever stands on most of them."""
     nodes = [redis_key(port, key, ttl) for port in ports]
 
     def look() -> Held | None:
-        found = list[Held]()
+        import redis
+
+        found, late = list[Held](), 0
         for node in nodes:
-            with suppress(Exception):  # a node that is away has no vote
+            try:
                 if held := node():
                     found.append(held)
+            except redis.TimeoutError:
+                late += 1
+            except Exception:  # a node that is away has no vote
+                continue
         holders = Counter(held.holder for held in found)
         for holder, votes in holders.items():
+            if votes <= len(nodes) // 2 < votes + late:
+                raise TimeoutError("a node that has not answered may have the vote that decides")
             if votes > len(nodes) // 2:
                 own = sorted((held for held in found if held.holder == holder), key=lambda held: -held.left)
                 last = own[len(nodes) // 2]  # when this one lapses, no majority is left
@@ -148,3 +188,16 @@ def store_of(url: str, key: str) -> Look:
         return None
 
     return View(look, client.close)
+
+
+def mysql_row(server: Any) -> Look:
+    """Read who stands in the row that is a naive lock on a MySQL or MariaDB server."""
+    connection = server.connect()
+
+    def look() -> Held | None:
+        with connection.cursor() as cursor:
+            cursor.execute("select owner from locks where name = 'report'")
+            row = cursor.fetchone()
+        return Held(row[0]) if row else None
+
+    return View(look, connection.close)

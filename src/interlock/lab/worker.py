@@ -8,10 +8,11 @@ processes of this machine.
 from __future__ import annotations
 
 import json
+import select
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ class Me:
         self._resource = ResourceClient(order["resource"])
         self._file: str = order["file"]
         self._token = 0
-        self._begun = False
+        self._held = False
         self._inside = threading.Event()
         self._mutex = threading.Lock()
 
@@ -84,6 +85,19 @@ class Me:
                 client.ping()
             found.append(client)
         return found
+
+    def sentinel(self, *, timeout: float = 0.3) -> Redis:
+        """A redis-py client that asks the sentinels for the master whenever it connects."""
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+        from redis.sentinel import Sentinel
+
+        options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+        addresses = [tuple(address) for address in self.settings["sentinels"]]
+        sentinels: Any = Sentinel(addresses, **options)  # type: ignore[no-untyped-call]
+        retry = Retry(NoBackoff(), 0)
+        master: Redis = sentinels.master_for("mymaster", decode_responses=True, retry=retry, **options)
+        return master
 
     def zookeeper(self) -> Any:
         """A KazooClient that is connected, with a session as long as the ttl."""
@@ -137,6 +151,10 @@ class Me:
         self.at("thinking")
         time.sleep(self.settings.get("thinks", 0.15) if seconds is None else seconds)
 
+    def busy(self) -> bool:
+        """Whether there is more work, until the director says that it is enough."""
+        return not select.select([sys.stdin], [], [], 0.0)[0]
+
     def add_one(self, token: int = 0) -> None:
         """Read the counter, think, write one more."""
         value = self.read(token)
@@ -148,10 +166,22 @@ class Me:
 
     def begins(self) -> None:
         """Everything is connected: wait for the director, then ask for the lock."""
+        self._start()
+        self._say("acquire", "invoke")
+
+    def _start(self) -> None:
         self._say("at", "ok", attempt="start")
         self._heard()
-        self._begun = True
-        self._say("acquire", "invoke")
+
+    def in_crowd(self, wait: Callable[[Me], None]) -> None:
+        """Let many waiters do the same, each with a name and connections of its own, in a thread of its own.
+
+        All have connected before the first of them asks.
+        """
+        crowd = Crowd(self, wait, self.settings.get("waiters", 1))
+        crowd.connect()
+        self._start()
+        crowd.run()
 
     def at(self, point: str) -> None:
         """Stop here until the director lets this client go on, if it wanted that for this point, and once."""
@@ -163,14 +193,19 @@ class Me:
         self._heard()
 
     @contextmanager
-    def inside(self, lease: Any = None, *, token: int = 0, believes_for: float = 0.0) -> Iterator[None]:
-        """The client believes that it holds while this lasts: for good, for a while, or as its lease says."""
+    def inside(
+        self, lease: Any = None, *, token: int = 0, believes_for: float = 0.0, claim: str = ""
+    ) -> Iterator[None]:
+        """The client believes that it holds while this lasts: for good, for a while, or as its lease says.
+
+        `claim` is the name under which the store knows it, if not its own.
+        """
         deadline = clock.now() + believes_for if believes_for else 0.0
         if lease is not None:
             token, deadline = lease.token, lease.deadline
-        self._token = token
+        self._token, self._held = token, True
         self._inside.set()
-        attempt = "" if lease is None else lease.id
+        attempt = claim if lease is None else lease.id
         self._say("grant", "ok", token=token, deadline=deadline, attempt=attempt)
         if lease is not None:
             threading.Thread(target=self._follow, args=(lease, deadline), daemon=True).start()
@@ -203,6 +238,10 @@ class Me:
         """Something that the picture may point at."""
         self._say("note", "ok", error=text)
 
+    def is_told(self, lease: Any) -> None:
+        """The client says that a lease is lost: for `on_lost`."""
+        self.note("its lease is lost")
+
     def _follow(self, lease: Any, deadline: float) -> None:
         """Say when the holder's own deadline moves: its lease was renewed."""
         while self._inside.is_set():
@@ -234,7 +273,7 @@ class Me:
     def ends(self, error: BaseException | None) -> None:
         """Say how the program ended."""
         if error is None:
-            if self._begun and (self._token or not self._inside.is_set()):
+            if self._held:
                 self._say("end", "ok", token=self._token)
         elif isinstance(error, LeaseLost):
             self._say("end", "info", token=self._token, error=f"LeaseLost ({error.cause})")
@@ -242,6 +281,60 @@ class Me:
             self._say("end", "info", token=self._token, error="StaleToken")
         else:
             self._say("end", "info", token=self._token, error=f"{type(error).__name__}: {error}")
+
+
+class Waiter(Me):
+    """One of many in the same process, with a name of its own."""
+
+    def __init__(self, me: Me, name: str, gate: Callable[[], None]) -> None:
+        self.__dict__ |= me.__dict__ | {"name": name, "_inside": threading.Event()}
+        self._gate = gate
+
+    def _start(self) -> None:
+        self._gate()
+
+    def _say(self, call: str, kind: Kind, **rest: Any) -> None:
+        super()._say(call, kind, **{"process": self.name, **rest})
+
+
+class Crowd:
+    """The waiters of one process."""
+
+    def __init__(self, me: Me, wait: Callable[[Me], None], size: int) -> None:
+        names = [me.name] if size == 1 else [f"{me.name}.{number:02}" for number in range(1, size + 1)]
+        self._connected, self._go = threading.Semaphore(0), threading.Event()
+        self._errors: list[BaseException] = []
+        self._waiters = [Waiter(me, name, self._gate) for name in names]
+        self._threads = [
+            threading.Thread(target=self._let_wait, args=(wait, one), daemon=True) for one in self._waiters
+        ]
+
+    def _gate(self) -> None:
+        self._connected.release()
+        self._go.wait()
+
+    def _let_wait(self, wait: Callable[[Me], None], one: Waiter) -> None:
+        try:
+            wait(one)
+        except BaseException as error:
+            self._errors.append(error)
+            self._connected.release()  # it will not connect any more
+        one.ends(self._errors[-1] if self._errors else None)
+
+    def connect(self) -> None:
+        """Start all, and return when the last of them has connected."""
+        for thread in self._threads:
+            thread.start()
+        for _ in self._threads:
+            self._connected.acquire()
+
+    def run(self) -> None:
+        """Let all of them go, and wait until the last has finished; the first error is raised."""
+        self._go.set()
+        for thread in self._threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
 
 
 def main(order: dict[str, Any]) -> None:

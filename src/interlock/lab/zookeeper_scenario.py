@@ -18,15 +18,17 @@ class ZooKeeperScenario(Scenario):
 
     def client(self, stage: Stage, name: str, *stops_at: str, **settings: Any) -> WorkerProcess:
         """A client of the ensemble that stops at these points."""
-        where = {"url": self._url(stage), "hosts": stage.servers.hosts}
-        return stage.client(name, stops_at=stops_at, **{**where, **settings})
+        hosts = settings.pop("hosts", stage.servers.hosts)
+        where = {"url": self._url(stage, hosts), "hosts": hosts}
+        return stage.client(name, stops_at=stops_at, **where, **settings)
 
-    def watch(self, stage: Stage) -> None:
-        """Write down what the ensemble says from now on."""
-        stage.witness(_node(stage.servers.hosts) if stage.naive else store_of(self._url(stage), KEY))
+    def watch(self, stage: Stage, hosts: str = "") -> None:
+        """Write down what the ensemble, or these servers of it, say from now on."""
+        hosts = hosts or stage.servers.hosts
+        stage.witness(_node(hosts) if stage.naive else store_of(self._url(stage, hosts), KEY))
 
-    def _url(self, stage: Stage) -> str:
-        return str(stage.servers.url("lab", session=stage.ttl))
+    def _url(self, stage: Stage, hosts: str) -> str:
+        return f"zookeeper://{hosts}/lab?session_timeout={stage.ttl:g}"
 
 
 def _node(hosts: str) -> Look:

@@ -42,7 +42,8 @@ def chapter(entry: Entry) -> str:
 
 def head(entry: Entry) -> str:
     scenario = entry.result.scenario
-    needs = f" · {escape(scenario.needs)}" if scenario.needs not in ("", "none") else ""
+    kinds = ", ".join(kind for kind in scenario.servers if kind not in ("", "none"))
+    needs = f" · {escape(kinds)}" if kinds else ""
     return (
         f'<header><p class="eyebrow">{scenario.number} · {escape(scenario.name)}{needs}</p>'
         f'<h2>{both(scenario.title)}</h2><p class="story">{both(scenario.story)}</p>'

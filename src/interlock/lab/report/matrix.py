@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from interlock.lab.judge import Run
@@ -12,16 +13,22 @@ from interlock.lab.report.lanes import COLOURS, FEW_CLIENTS
 from interlock.lab.report.picture import bands
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import both, run_name, sign
-from interlock.lab.scenario import RUN_NAMES, Outcome
+from interlock.lab.scenario import ETCD, GUARDED, MAJORITY, NAIVE, OURS, RUN_NAMES, Outcome
 from interlock.lab.spans import Span
 from interlock.lab.texts import Text
 
 WIDTH, LEFT = 220.0, 14.0
 MINI_WINDOWS = 64
+COLUMNS: tuple[tuple[Text, tuple[str, ...]], ...] = (
+    (run_name(NAIVE), (NAIVE,)),
+    (run_name(OURS), (OURS,)),
+    (run_name(GUARDED) + Text("or more", "或其他"), tuple(RUN_NAMES)[2:]),
+)
+"""The columns: what they are called, and the runs of which a scenario has one there at most."""
 
 
 def matrix(entries: list[Entry]) -> str:
-    heads = "".join(f'<th scope="col">{both(run_name(name))}</th>' for name in RUN_NAMES)
+    heads = "".join(f'<th scope="col">{both(title)}</th>' for title, _ in COLUMNS)
     rows = "".join(row(entry) for entry in entries)
     head = f"<thead><tr><td></td>{heads}</tr></thead>"
     return f'<table class="matrix" id="matrix">{head}<tbody>{rows}</tbody></table>'
@@ -36,17 +43,20 @@ def row(entry: Entry) -> str:
         remedy = f" <code>{escape(result.missing)}</code>" if result.missing else ""
         told = both(Text("broke off", "中断") if result.failure else Text("not played", "未运行"))
         why = f"{told}: {escape(result.failure or result.skipped)}{remedy}"
-        return f'<tr>{title}<td colspan="{len(RUN_NAMES)}" class="none">{why}</td></tr>'
-    return f"<tr>{title}{''.join(cell(entry, name) for name in RUN_NAMES)}</tr>"
+        return f'<tr>{title}<td colspan="{len(COLUMNS)}" class="none">{why}</td></tr>'
+    return f"<tr>{title}{''.join(cell(entry, names) for _, names in COLUMNS)}</tr>"
 
 
-def cell(entry: Entry, name: str) -> str:
+def cell(entry: Entry, names: Sequence[str]) -> str:
     """What happened to one lock; an empty cell where the scenario has no such run."""
+    name = next((name for name in names if name in entry.result.findings), "")
     run, finding = entry.result.runs.get(name), entry.result.findings.get(name)
     if run is None or finding is None:
         return '<td class="none">–</td>'
     kind, mark, word = sign(name, finding)
-    lock = f'<small class="lock">{both(run_name(name))}</small>'  # on a phone, where the table has no columns
+    # On a phone the table has no columns; and what is more than a guard is named everywhere.
+    more = " more" if name in (MAJORITY, ETCD) else ""
+    lock = f'<small class="lock{more}">{both(run_name(name))}</small>'
     return (
         f'<td class="{kind}"><a href="#{entry.run_anchor(run)}">{lock}<b><span class="sign">{mark}</span> '
         f"{both(word)}</b>{mini(entry, run)}<small>{both(finding.text)}</small></a></td>"

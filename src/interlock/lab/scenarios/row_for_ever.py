@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from interlock.lab.held_for_ever import HeldForEver
 from interlock.lab.scenario import Caption
 from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
-from interlock.lab.witness import Held, Look, View, store_of
+from interlock.lab.witness import mysql_row, store_of
 from interlock.lab.worker import KEY, Me
 
 TABLE = "create table app.locks (name varchar(64) primary key, owner varchar(64))"
@@ -69,7 +68,7 @@ class RowForEver(HeldForEver):
         where = {"port": stage.servers.port, "url": stage.servers.url()}
         if stage.naive:
             stage.servers.run(TABLE)
-            stage.witness(_owner(stage.servers))
+            stage.witness(mysql_row(stage.servers))
         a = stage.client("A", stops_at=("thinking",), **where)
         b = stage.client("B", **where)
         if not stage.naive:
@@ -78,16 +77,3 @@ class RowForEver(HeldForEver):
         a.reach("thinking")
         stage.kill(a)
         self.let_b_try(stage, b)
-
-
-def _owner(server: Any) -> Look:
-    """Read who stands in the row."""
-    connection = server.connect()
-
-    def look() -> Held | None:
-        with connection.cursor() as cursor:
-            cursor.execute("select owner from locks where name = 'report'")
-            row = cursor.fetchone()
-        return Held(row[0]) if row else None
-
-    return View(look, connection.close)
