@@ -131,8 +131,7 @@ class Attempt:
         except StoreUnfit:
             self._refused = True
             raise
-        # As `usable` says, but for a call that most would pay for.
-        if granted is None or self._runtime.now() - self.asked >= granted.ttl * timing.FRESH_PART:
+        if granted is None or not self.usable(granted):
             return None
         self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
         holding.register_lease(self, lease)

@@ -15,7 +15,7 @@ from interlock._core import timing
 from interlock._core.attempt import Attempt
 from interlock._core.client import Client
 from interlock._core.lease import Lease
-from interlock._core.names import checked_name, known
+from interlock._core.names import checked_name
 from interlock._core.removal import release_later
 from interlock._core.runtime import Owner
 from interlock._core.settings import DEFAULT_SETTINGS, Settings
@@ -43,8 +43,7 @@ class Holding:
         if client.closed:
             client.check_open()
         self.client = client
-        # As `checked_name` says, but for a call that most would pay for.
-        self.resource = resource if type(resource) is str and resource in known else checked_name(resource)
+        self.resource = checked_name(resource)
         if passes and settings is DEFAULT_SETTINGS:
             self.terms = client.usual_terms
         else:
@@ -86,10 +85,7 @@ class Holding:
                 "another call to the same client; nothing was done"
             )
         terms = self.terms
-        if blocking and (timeout is None or timeout == -1):
-            wait = terms.timeout  # as `checked_wait` says, but for a call that most would pay for
-        else:
-            wait = timing.checked_wait(blocking, timeout, terms.timeout)
+        wait = timing.checked_wait(blocking, timeout, terms.timeout)
         runtime = client.runtime
         runner = None if owner is None else runtime.runner()
         owner = owner or runtime.owner()

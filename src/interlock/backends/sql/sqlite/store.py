@@ -114,9 +114,7 @@ class SqliteStore(SqlStore):
         # fmt: on
         if changed:
             self._last = token
-            sweep = self._sweep
-            sweep.writes += 1  # as `due`, but for a call that every claim would pay for
-            if sweep.writes > sweep.most or now >= sweep.due_at:
+            if self._sweep.due(now):
                 self._sweep_now(now)
             return Granted(token, ttl)
         if changed is False:
@@ -153,9 +151,7 @@ class SqliteStore(SqlStore):
     async def release(self, resource: str, id: str, linger: float = 0.0, timeout: float = IO_TIMEOUT) -> bool:
         now = self.now()
         until = now + timeout
-        # As `release_alone` says, but for a call that a waiter would wait for.
-        crowded = self._crowded and self._crowded.get(resource, 0.0) > now
-        if linger <= 0 and not crowded and self.release_alone(resource, id, until):
+        if linger <= 0 and self.release_alone(resource, id, until):
             return True
         ((stood, _),), rings = self._database.write(until, claims.release, resource, id, linger)
         if rings:
