@@ -130,8 +130,8 @@ MUTANTS: list[Mutant] = [
         Code(
             "backends/redis/transport/multiplexed.py",
             "MultiplexedConnection.ask",
-            "if not pending and (not self.inline_resume.ready):\n    ...",
-            "if len(pending) != 1 and (not self.inline_resume.ready):\n    ...",
+            "self._send(request, not pending and not self.inline_resume.ready)",
+            "self._send(request, len(pending) != 1 and not self.inline_resume.ready)",
         ),
         tests=Tests("tests/redis/test_multiplexed_order.py"),
     ),

@@ -41,14 +41,7 @@ class MultiplexedConnection(PipelinedConnection):
         loop, pending = self.loop, self._pending
         if timeout < self._least:
             timeout = self._least
-        # As `_send`, but for a call that most would pay for; tasks that are resumed after this one may ask as
-        # well.
-        if not pending and not self.inline_resume.ready:
-            self._transport.write(request)
-        elif self._out:
-            self._out.append(request)
-        else:
-            self._send(request, False)
+        self._send(request, not pending and not self.inline_resume.ready)
         reply: asyncio.Future[Any] = Future(
             loop=loop
         )  # not loop.create_future(): with 64 tasks its frame is felt

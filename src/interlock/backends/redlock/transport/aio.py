@@ -67,10 +67,7 @@ class AsyncNodeConnection(PipelinedConnection):
 
     def ask(self, receiver: ReplyReceiver, request: bytes) -> None:
         pending = self._pending
-        if self._out:  # as `_send`, but for a call that every round would pay for on each node
-            self._out.append(request)
-        else:
-            self._send(request, not pending and not self.inline_resume.ready)
+        self._send(request, not pending and not self.inline_resume.ready)
         pending.append(receiver)
         if len(pending) > MAX_UNANSWERED:
             self.end(timeout_error(self.label, 0.0))

@@ -274,7 +274,7 @@ class ConnectionSet:
                 if len(due) >= MAX_UNANSWERED:
                     self._late = True
             request = by_hash(connection.identity, node)
-            due.append(packed)  # as in `NodeConnection.send`, but for a call for each node
+            due.append(packed)  # as in `NodeConnection.send`, in line: see decision 0037
             try:
                 if (gone := connection.sock.send(request)) < len(request):
                     connection.send_rest(request[gone:])

@@ -141,7 +141,7 @@ class UnmovedFunction:
                     if self._struck is not None:
                         yield False
                         continue
-                    # As `holds_still`, in line: near the recursion limit one more call would strike each time.
+                    # As `holds_still`, in line: near the recursion limit a call more would strike each time.
                     unchanged = (
                         identity.changed >= 0 and fstat(identity.directory).st_ctime_ns == identity.changed
                     )
