@@ -250,6 +250,13 @@ def soak(args: list[str]) -> int:
     return call([str(PYTHON), "-m", "interlock.lab.storm.soak", *args], PYTHONPATH=str(ROOT / "src"))
 
 
+def reliability(args: list[str]) -> int:
+    """Make the tables of docs/reliability.md anew from the files of soaks, which are the arguments."""
+    page = str(ROOT / "docs" / "reliability.md")
+    argv = [sys.executable, "-m", "interlock.lab.storm.tally", page, *map(os.path.abspath, args)]
+    return call(argv, PYTHONPATH=str(ROOT / "src"))
+
+
 def mutants(args: list[str]) -> int:
     """Plant deliberate bugs, one at a time, and demand that the suite turns red."""
     make_environment()
@@ -280,7 +287,21 @@ def clean(args: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     command.__name__: command
-    for command in (demo, setup, test, lint, types, format, sim, soak, mutants, bench, surface, clean)
+    for command in (
+        demo,
+        setup,
+        test,
+        lint,
+        types,
+        format,
+        sim,
+        soak,
+        reliability,
+        mutants,
+        bench,
+        surface,
+        clean,
+    )
 }
 
 

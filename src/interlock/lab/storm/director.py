@@ -131,7 +131,7 @@ class Scene:
     def finish(self) -> None:
         """All workers end in good order; then nothing may be left on the servers."""
         self.crew.dismiss()
-        with interlock.connect(self.field.places()[0], ttl=self.ttl) as client:
+        with interlock.connect(self.field.places()[0], ttl=self.ttl, log=False) as client:
             until = clock.now() + 5 * self.ttl + 60.0  # what the dead left lapses, places too
             while (left := self._standing(client)) and clock.now() < until:
                 time.sleep(0.1)

@@ -3,7 +3,7 @@
     python3 dev.py soak --hours 8 [--store KIND] [--seed N] [--file soak.jsonl]
 
 Each round is one storm over one kind of servers, most of them on locks, every third on another synchronizer.
-A line of JSON for each round goes into the file, from which `matrix` makes the tables of docs/reliability.md.
+A line of JSON for each round goes into the file, from which `tally` makes the tables of docs/reliability.md.
 """
 
 from __future__ import annotations

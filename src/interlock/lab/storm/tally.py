@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +132,58 @@ def read_lines(paths: Iterable[Path]) -> list[Line]:
     ]
 
 
-def main(*files: str) -> None:
+def seeds(lines: Sequence[Line]) -> list[str]:
+    """The seeds of all rounds, by kind and synchronizer."""
+    rows: list[list[str]] = []
+    for kind in by_kind(lines):
+        found: dict[str, list[str]] = {}
+        for line in lines:
+            if line["kind"] == kind and line["numbers"]:
+                found.setdefault(line["synchronizer"], []).append(str(line["seed"]))
+        rows.append([kind, "; ".join(f"{used}: {', '.join(some)}" for used, some in found.items())])
+    return table(["kind", "seeds"], rows)
+
+
+def totals(lines: Sequence[Line]) -> list[str]:
+    """What was played, when, and what it came to, in one paragraph."""
+    every, days = Tally(lines), sorted({line["at"][:10] for line in lines})
+    hours = sum(line["took"] for line in lines) / 3600
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    violations = f"**{every.violations} violations**" if every.violations else "**no violation**"
+    broken_off = sum(bool(line["why"]) for line in lines)
+    commits = ", ".join(dict.fromkeys(line["commit"] for line in lines if line["commit"]))
+    grants, writes = every.total("grants"), every.total("register writes")
+    faults, refused = sum(every.faults.values()), every.total("refused writes")
+    told = f"""\
+On {when}, for {hours:.1f} hours, on one machine with two cores and commit {commits}:
+{len(every.lines)} rounds, **{grants:,} grants**, {writes:,} writes of registers, **{faults:,} faults**,
+{refused:,} late writes that the counter refused, and {violations}. {broken_off} rounds broke off
+before a verdict, because a server did not come back or the machine was too busy."""
+    return told.splitlines()
+
+
+SECTIONS: dict[str, Callable[[Sequence[Line]], list[str]]] = {
+    "totals": totals, "stores": stores, "matrix": matrix, "seeds": seeds, "versions": versions,
+}  # fmt: skip
+
+
+def published(page: str, lines: Sequence[Line]) -> str:
+    """The page with its sections made anew; each stands between two comments with its name."""
+    for name, made in SECTIONS.items():
+        begin, end = f"<!-- soak: {name} -->\n", f"<!-- end of {name} -->"
+        before, found, rest = page.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"the page has no section {name!r}")
+        page = before + begin + "\n" + "\n".join(made(lines)) + "\n\n" + end + after
+    return page
+
+
+def main(page: str, *files: str) -> None:
     lines = read_lines(map(Path, files))
-    played = [line["at"] for line in lines]
-    print(f"From {min(played)} to {max(played)}:\n")
-    for part in (summary(lines), stores(lines), matrix(lines), versions(lines)):
-        print("\n".join(part), end="\n\n")
+    path = Path(page)
+    path.write_text(published(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    print("\n".join(summary(lines)))
 
 
 if __name__ == "__main__":
