@@ -178,13 +178,7 @@ def two_buyers(cast: Cast) -> None:
     a, b = cast.hire(), cast.hire()
     assert a.acquire(X, PATIENCE) is not None
     value = a.tell("read", resource=X)["value"]
-    granted = b.acquire(X, stretched(0.3)) is not None
-    if granted:
-        b.count(X)
-    a.write(X, value + 1)
-    a.tell("release", resource=X)
-    if granted:
-        b.tell("release", resource=X)
+    _work_side_by_side(a, b, X, value)
     _once(b)
 
 
@@ -196,6 +190,11 @@ def entered_twice(cast: Cast) -> None:
         assert a.acquire(name, PATIENCE) is not None
     value = a.tell("read", resource=name)["value"]
     a.tell("release", resource=name)
+    _work_side_by_side(a, b, name, value)
+
+
+def _work_side_by_side(a: Worker, b: Worker, name: str, value: int) -> None:
+    """B counts if it is let in; then A writes what it had read before, and both leave."""
     granted = b.acquire(name, stretched(0.3)) is not None
     if granted:
         b.count(name)

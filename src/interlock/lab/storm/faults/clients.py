@@ -15,10 +15,13 @@ HOUR = 3600.0
 
 
 def stop(field: Any, crew: Crew, chance: Random) -> None:
-    """Stopped past its ttl, then run again: its next write must be refused, if another has written."""
+    """Stopped past its ttl, or past its session where that keeps its claims, then run again.
+
+    Its next write must be refused, if another has written.
+    """
     victim = chance.choice(crew.workers)
     victim.freeze()
-    time.sleep(crew.ttl * chance.uniform(1.05, 1.6))
+    time.sleep(getattr(field, "session", crew.ttl) * chance.uniform(1.05, 1.6))
     victim.thaw()
 
 

@@ -9,10 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.backends.redis.wire.keys import slot
-from interlock.lab.storm.faults import clients
-from interlock.lab.storm.faults.fault import CONNECT_S, Fault
-from interlock.testing.servers.clock import MovableClock
+from interlock.lab.storm.faults import clients, network
+from interlock.lab.storm.faults.announced import AnnouncedNode
+from interlock.lab.storm.faults.fault import CONNECT_S, Fault, Strike
 from interlock.testing.servers.cluster import ClusterNode, RedisCluster
+from interlock.testing.servers.proxy import Mode
 from interlock.testing.servers.sentinel import until
 
 if TYPE_CHECKING:
@@ -21,12 +22,8 @@ if TYPE_CHECKING:
 HEALED_S = 30.0  # that a Cluster may take until all of it agrees again
 
 
-class ClockedNode(MovableClock, ClusterNode):
-    """One node whose clock can be moved."""
-
-
-class ClockedCluster(RedisCluster):
-    node_type = ClockedNode
+class AnnouncedCluster(RedisCluster):
+    node_type = AnnouncedNode
 
 
 class Cluster:
@@ -37,7 +34,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.faults: Sequence[Fault] = FAULTS
-        self.cluster = ClockedCluster()
+        self.cluster = AnnouncedCluster()
 
     def start(self) -> None:
         self.cluster.start()
@@ -107,6 +104,16 @@ def fail_over_with_loss(field: Cluster, crew: Crew, chance: Random) -> None:
     _promoted(field, old)
 
 
+def _break(mode: Mode) -> Strike:
+    def strike(field: Cluster, crew: Crew, chance: Random) -> None:
+        """The way to the master of one resource is broken; the nodes hear each other all the time."""
+        master, _ = field.shard_of(chance.choice(crew.resources))
+        network.broken([cast(AnnouncedNode, master).way], mode, crew.ttl * chance.uniform(0.2, 1.4))
+        until(field.whole, HEALED_S)
+
+    return strike
+
+
 def _promoted(field: Cluster, old: ClusterNode) -> None:
     others = [node for node in field.cluster.nodes.values() if node is not old]
     until(lambda: sum(field._facts(node)["role"] == "master" for node in others) == 3, HEALED_S)
@@ -146,7 +153,7 @@ def jump(field: Cluster, crew: Crew, chance: Random) -> None:
     """The clocks of all servers jump forward by more than a ttl."""
     seconds = crew.ttl * chance.uniform(1.2, 3.0)
     for node in field.cluster.nodes.values():
-        cast(ClockedNode, node).jump(seconds)
+        cast(AnnouncedNode, node).jump(seconds)
 
 
 def flush(field: Cluster, crew: Crew, chance: Random) -> None:
@@ -157,6 +164,7 @@ def flush(field: Cluster, crew: Crew, chance: Random) -> None:
 
 FAULTS = (
     *clients.FAULTS,
+    *(Fault(name, "network", "E", _break(mode), 1) for mode, name in network.MODES.items()),
     Fault("master frozen", "server", "f", freeze_master),
     Fault("connections ended", "server", "E", hang_up),
     Fault("shard flushed", "amnesia", "L", flush, 1),

@@ -10,11 +10,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock._support import clock
-from interlock.lab.storm.faults import clients
-from interlock.lab.storm.faults.fault import CONNECT_S, Fault
+from interlock.lab.storm.faults import clients, network
+from interlock.lab.storm.faults.announced import Announced
+from interlock.lab.storm.faults.fault import CONNECT_S, Fault, Strike
 from interlock.lab.storm.faults.redis import each, size
 from interlock.testing.journal import Journal
-from interlock.testing.servers.clock import ClockedServer
+from interlock.testing.servers.proxy import Mode
 from interlock.testing.servers.sentinel import SentinelSet, until
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 SWITCH_S = 3.0  # between the promotion of a replica and the last sentinel's, or client's, knowledge of it
 
 
-class ClockedSet(SentinelSet):
-    server_type = ClockedServer
+class AnnouncedSet(SentinelSet):
+    server_type = Announced
 
 
 class Sentinel:
@@ -35,7 +36,7 @@ class Sentinel:
 
     def __init__(self) -> None:
         self.faults: Sequence[Fault] = FAULTS
-        self.set = ClockedSet()
+        self.set = AnnouncedSet()
         self._over = threading.Event()
         self._watching: threading.Thread | None = None
 
@@ -109,6 +110,16 @@ def wake_up_as_master(field: Sentinel, crew: Crew, chance: Random) -> None:
     until(lambda: _follow(field) == 2, 30)
 
 
+def _break(mode: Mode) -> Strike:
+    def strike(field: Sentinel, crew: Crew, chance: Random) -> None:
+        """The master is isolated, and stays alive; if it lasts, another is chosen meanwhile."""
+        way = cast(Announced, field.set.master()).way
+        network.broken([way], mode, crew.ttl * chance.uniform(0.2, 1.4))
+        until(lambda: _follow(field) == 2, 30)
+
+    return strike
+
+
 def _rejoin(field: Sentinel, old: Any) -> None:
     """Back as a replica from its first moment on: as a master it would be one of two, and sentinels waver
     then.
@@ -147,7 +158,7 @@ def jump(field: Sentinel, crew: Crew, chance: Random) -> None:
     """The clocks of all servers jump forward by more than a ttl."""
     seconds = crew.ttl * chance.uniform(1.2, 3.0)
     for server in field.set.servers.values():
-        cast(ClockedServer, server).jump(seconds)
+        cast(Announced, server).jump(seconds)
 
 
 def flush(field: Sentinel, crew: Crew, chance: Random) -> None:
@@ -165,6 +176,7 @@ def refuse(field: Sentinel, crew: Crew, chance: Random) -> None:
 
 FAULTS = (
     *clients.FAULTS,
+    *(Fault(name, "network", "f", _break(mode), 1) for mode, name in network.MODES.items()),
     Fault("master frozen", "server", "f", freeze_master),
     Fault("connections ended", "server", "E", hang_up, 2),
     Fault("flushed", "amnesia", "L", flush, 1),

@@ -109,14 +109,6 @@ class Zookeeper:
 # ---- faults ----------------------------------------------------------------------------
 
 
-def stop_past_session(field: Zookeeper, crew: Crew, chance: Random) -> None:
-    """Stopped until its session is over, then run again."""
-    victim = chance.choice(crew.workers)
-    victim.freeze()
-    time.sleep(field.session * chance.uniform(1.1, 1.5))
-    victim.thaw()
-
-
 def _crash(field: Zookeeper, node: Node, chance: Random) -> None:
     with down([node]):
         time.sleep(chance.uniform(0.2, 1.0))
@@ -214,8 +206,7 @@ def password(session: int) -> bytes:
 
 
 FAULTS = (
-    *(fault for fault in clients.FAULTS if fault.name != "client stopped"),
-    Fault("client stopped", "client", "E", stop_past_session),
+    *clients.FAULTS,
     *network.faults(lambda chance, ways: ways if chance.random() < 0.3 else 1),
     Fault("server frozen", "server", "E", freeze_node, 2),
     Fault("follower killed", "server", "E", kill_follower, 1),
