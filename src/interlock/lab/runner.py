@@ -90,8 +90,8 @@ def versions(needs: str) -> tuple[str, ...]:
     """The versions of the servers of a kind, as their programs tell them."""
     program = KINDS[needs].program
     if program == "zookeeper":
-        jars = [path.resolve().stem for path in Path("/usr/share/java").glob("zookeeper.jar")]
-        return (jars[0].replace("-", " ").replace("zookeeper", "ZooKeeper"),) if jars else ()
+        jars = [path.stem for path in Path("/usr/share/java").glob("zookeeper-[0-9]*.jar")]
+        return (jars[0].replace("zookeeper-", "ZooKeeper "),) if jars else ()
     if not program:
         return ()
     with suppress(OSError, subprocess.SubprocessError, ServerMissing):
