@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.lab.deployments import KINDS as SERVERS
 from interlock.lab.storm.deployments import KINDS, deployment
 from interlock.lab.storm.faults.fault import ROWS
 from tests.house.source import imports, modules
@@ -42,3 +43,7 @@ def test_the_faults_of_a_deployment_have_names_of_their_own_and_rows_of_the_matr
         assert all(fault.weight > 0 for fault in field.faults)
     finally:
         field.close()
+
+
+def test_every_kind_names_servers_that_the_lab_knows() -> None:
+    assert {kind.servers for kind in KINDS.values()} <= set(SERVERS)
