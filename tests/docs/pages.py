@@ -69,6 +69,12 @@ def links(page: Path) -> list[str]:
     return [target for target in LINK.findall(prose) if "://" not in target]
 
 
+def scenarios(page: Path) -> list[str]:
+    """The scenarios of the lab that a page names, in its order."""
+    named = re.findall(r"interlock lab run ((?:[a-z][a-z-]+ ?)+)", page.read_text(encoding="utf-8"))
+    return list(dict.fromkeys(name for names in named for name in names.split()))
+
+
 def prose(page: Path) -> str:
     """The page without its code, and without where its links lead."""
     text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text(encoding="utf-8")))

@@ -15,6 +15,7 @@ from interlock.lab.report.entry import MOST_EVENTS, is_crowded
 from interlock.lab.report.picture import Picture, spread
 from interlock.lab.report.svg import element, number
 from interlock.lab.report.words import short_token, version_name
+from interlock.lab.scenario import Finding, Outcome
 from interlock.lab.texts import LANGUAGES, Language, Text
 from interlock.testing.history import Record
 from tests.lab.report import samples
@@ -35,6 +36,13 @@ def many(count: int) -> Run:
         for turn in range(count)
     ]
     return Run("naive", found, 1.0)
+
+
+def test_a_long_verdict_of_a_figure_has_a_line_of_its_own() -> None:
+    result = samples.gc_pause()
+    for words, beside in (("It held.", True), ("It held. " * 14, False)):
+        result.findings["ours"] = Finding(Outcome.AS_EXPECTED, Text(words, words))
+        assert ('class="verdict good" dx=' in figure(result, ["ours"], "en")) is beside
 
 
 def test_all_events_of_a_short_run_are_drawn() -> None:

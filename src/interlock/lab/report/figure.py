@@ -21,6 +21,7 @@ from interlock.lab.texts import Language, Text
 from interlock.testing.history import Record
 
 WIDTH = 900
+LINE = 18.0  # pixels from one line of words to the next
 NAMESPACE = "http://www.w3.org/2000/svg"  # a name, not an address: nothing is loaded from it
 
 PATTERNS = (
@@ -72,8 +73,12 @@ def figure(result: Result, names: Sequence[str], language: Language) -> str:
         kind, mark, text = "", "", run.verdict()
         if finding:
             (kind, mark, _), text = sign(name, finding), finding.text
-        told = element("tspan", f"{mark} {escape(text.in_language(language))}", kind=f"verdict {kind}", dx=10)
-        title = element("text", escape(run_name(name).in_language(language)) + told, kind="name", y=14)
+        called, seen = run_name(name).in_language(language), f"{mark} {text.in_language(language)}"
+        beside = text_width(called, 14) + 10 + text_width(seen, 14) < WIDTH - 40
+        place: dict[str, object] = {"dx": 10} if beside else {"x": 0, "dy": LINE}
+        verdict = element("tspan", escape(seen), kind=f"verdict {kind}", **place)
+        title = element("text", escape(called) + verdict, kind="name", y=14 if beside else 14 - LINE)
+        y += 0 if beside else LINE
         parts.append(element("g", title, picture.inner(), transform=f"translate(20,{y:.0f})"))
         y += picture.height + 20
     return _file(result.scenario.title.in_language(language), parts, y)
