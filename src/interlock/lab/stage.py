@@ -179,9 +179,10 @@ class Stage:
         client.thaw()
 
     def kill(self, client: WorkerProcess) -> None:
-        """A client dies as by `kill -9`."""
-        client.kill()
+        """A client dies as by `kill -9`, wherever it is; it is stopped first, so that the record is exact."""
+        client.freeze()
         self.begin_fault(client.name, "killed")
+        client.kill()
 
     # -- waiting ---------------------------------------------------------------------------------
 

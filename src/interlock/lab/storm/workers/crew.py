@@ -127,9 +127,14 @@ class Crew:
         return worker
 
     def kill(self, worker: Worker) -> None:
-        """As `kill -9`. The record stands after the deed: until then it may have acted."""
-        worker.close()
+        """As `kill -9`, wherever it is. From its record on it does nothing, and until then it may act.
+
+        So it is stopped first: where the dead are free at once, the next holder may come in before we know
+        that it is dead.
+        """
+        worker.freeze()
         self._journal.add("fault", "invoke", process=worker.name, error="kill")
+        worker.close()
         self.workers.remove(worker)
         self._furthest = max(self._furthest, worker.furthest)
 
