@@ -11,6 +11,7 @@ from interlock.testing.servers.etcd import running
 from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Stalling
 from tests.attacks.servers.inside import Inside
+from tests.attacks.servers.restarted import Restarted
 from tests.attacks.servers.site import Site
 
 
@@ -30,4 +31,8 @@ class TestBetween(Between):
 
 
 class TestStalling(Stalling):
+    pass
+
+
+class TestRestarted(Restarted):
     pass

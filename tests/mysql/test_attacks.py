@@ -11,6 +11,7 @@ from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Hanging
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.repeated import Repeated
+from tests.attacks.servers.restarted import Restarted
 from tests.attacks.servers.site import Site
 
 
@@ -33,4 +34,8 @@ class TestRepeated(Repeated):
 
 
 class TestHanging(Hanging):
+    pass
+
+
+class TestRestarted(Restarted):
     pass

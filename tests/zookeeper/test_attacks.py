@@ -11,6 +11,7 @@ from tests.attacks.servers.between import Between
 from tests.attacks.servers.hanging import Hanging, Stalling
 from tests.attacks.servers.inside import Inside
 from tests.attacks.servers.repeated import Repeated
+from tests.attacks.servers.restarted import Restarted
 from tests.attacks.servers.site import Site
 
 
@@ -38,4 +39,8 @@ class TestHanging(Hanging):
 
 
 class TestStalling(Stalling):
+    pass
+
+
+class TestRestarted(Restarted):
     pass

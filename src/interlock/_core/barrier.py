@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 from interlock._core import register, timing
 from interlock._core.client import Client
+from interlock._core.outage import Outage
 from interlock._core.register import Cell, check_agreed, not_ours
 from interlock._core.removal import FOR_EVER, GONE, Removal
 from interlock._core.room import Room
@@ -300,24 +301,29 @@ class Visit:
 
         If we are not `listed`, because the generation before us is still there: False once that is over.
         """
-        seen = -1
+        seen, outage = -1, Outage(self._runtime, self._until)
         while True:
-            value, version = await self._cell.read(self._left())
-            fate = self._barrier.fate(value, self._awaited)
-            if fate is not None:
-                break
-            state = self._barrier.state(value)
-            pause = register.RECHECK_PERIOD_S
-            if state["state"] == "acting":
-                self._sure = self._sure or self._me.id in state["arrived"]
-                pause = await self._look_after(state["actor"], first=version != seen)
-            elif self._me.gone or self._me.id not in state["arrived"]:
-                return False
-            if (left := self._left()) <= 0:
-                fate = await self._late(listed)
-                break
-            seen = version
-            await self._cell.changed(version, min(left, pause))
+            try:
+                value, version = await self._cell.read(self._left())
+                outage.over()
+                fate = self._barrier.fate(value, self._awaited)
+                if fate is not None:
+                    break
+                state = self._barrier.state(value)
+                pause = register.RECHECK_PERIOD_S
+                if state["state"] == "acting":
+                    self._sure = self._sure or self._me.id in state["arrived"]
+                    pause = await self._look_after(state["actor"], first=version != seen)
+                elif self._me.gone or self._me.id not in state["arrived"]:
+                    return False
+                if (left := self._left()) <= 0:
+                    fate = await self._late(listed)
+                    break
+                seen = version
+                await self._cell.changed(version, min(left, pause))
+            except StoreUnavailable:  # a server that restarts; what is written here may be written again
+                if not await outage.endured():
+                    raise
         if fate == "broken":
             raise self._barrier.broken_error()
         return listed

@@ -5,6 +5,7 @@ Kinds of registers are kept apart by a prefix no user's name can have.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from interlock._core import timing
 from interlock._core.attempt import MAX_CLAIM_TRIES, QUICK_REFUSAL_S
 from interlock._core.client import Client
 from interlock._core.names import checked_name
+from interlock._core.outage import Outage
 from interlock.errors import (
     HeldUp,
     InvalidSetting,
@@ -158,19 +160,27 @@ class Cell:
         )
 
     async def until(self, enough: Callable[[Any, int], R | None], timeout: float | None) -> R | None:
-        """The first result of `enough(value, version)` that is not None; None if the time was up."""
+        """The first result of `enough(value, version)` that is not None; None if the time was up.
+
+        It goes on while the store restarts, and raises `StoreUnavailable` if that does not end in time.
+        """
         runtime = self.client.runtime
-        end = None if timeout is None else runtime.now() + timeout
+        end = math.inf if timeout is None else runtime.now() + timeout
+        outage = Outage(runtime, end)
         while True:
-            left = float("inf") if end is None else end - runtime.now()
-            value, version = await self.read(left)
-            result = enough(value, version)
-            if result is not None:
-                return result
-            left = RECHECK_PERIOD_S if end is None else end - runtime.now()
-            if left <= 0:
-                return None
-            await self.changed(version, min(left, RECHECK_PERIOD_S))
+            try:
+                value, version = await self.read(end - runtime.now())
+                outage.over()
+                result = enough(value, version)
+                if result is not None:
+                    return result
+                left = end - runtime.now()
+                if left <= 0:
+                    return None
+                await self.changed(version, min(left, RECHECK_PERIOD_S))
+            except StoreUnavailable:
+                if not await outage.endured():
+                    raise
 
     async def changed(self, version: int, timeout: float) -> None:
         """Return when the version may differ, or after `timeout` seconds."""

@@ -8,14 +8,12 @@ locks are passed on, and these have no note of their own.
 
 from __future__ import annotations
 
-import re
-
 from interlock._support.record import replaced
 from interlock.model import Claim, Queue, Standing
 from interlock.who import ELECTION, Who
 
 MARK = "\x1f"  # no note and no candidate's value begins with it
-_SIGNATURE = re.compile(rf"{MARK}([0-9]{{1,19}}){MARK}(.*)", re.DOTALL)
+MAX_TOKEN_DIGITS = 19
 
 
 def signature(token: int, who: str) -> str:
@@ -29,9 +27,11 @@ def is_signable(claim: Claim) -> bool:
 
 def as_present_holder(standing: Standing) -> Standing:
     """The standing as its present holder's; as it is if its note is no signature, whoever wrote that."""
-    if not standing.note.startswith(MARK) or not (signed := _SIGNATURE.fullmatch(standing.note)):
+    token, found, who = standing.note[1:].partition(MARK)
+    is_token = token.isascii() and token.isdigit() and len(token) <= MAX_TOKEN_DIGITS
+    if not standing.note.startswith(MARK) or not found or not is_token:
         return standing
-    return replaced(standing, token=int(signed[1]), who=signed[2], note="")
+    return replaced(standing, token=int(token), who=who, note="")
 
 
 def as_present_holders(queue: Queue) -> Queue:
