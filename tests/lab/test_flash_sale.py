@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +15,7 @@ from interlock.lab.runner import played
 from interlock.lab.sale import STOCK
 from interlock.lab.scenario import GUARDED, NAIVE, OURS, Outcome, Result
 from interlock.lab.scenarios.flash_sale import FlashSale
-from interlock.lab.screen import conclusion
+from interlock.lab.screen import conclusion, screen_for
 from interlock.lab.texts import LANGUAGES, Language
 from interlock.testing.history import Record
 
@@ -75,6 +76,18 @@ def test_the_strategies_are_a_table_on_a_terminal(language: Language) -> None:
     told = "\n".join(conclusion(result(), language, Output(None, None, json=False)))
     for key, name in FlashSale.strategies.items():
         assert (name.in_language(language) in told) is (key != "row"), told
+
+
+def test_each_strategy_is_one_line_while_it_sells() -> None:
+    out = StringIO()
+    screen = screen_for(FlashSale(), Output(out, None, json=False), "en")
+    for record in result().runs[OURS].records:
+        screen.show(record)
+    assert out.getvalue().splitlines()[2:] == [
+        "   1.00 s  interlock: sold of 60: 60",
+        "   1.00 s  interlock, a buyer hangs: sold of 60: 12",
+        "   1.00 s  the same with max_hold: sold of 60: 60",
+    ]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -82,9 +82,19 @@ class Screen:
         if record.run != self._run:
             self._run, self._zero = record.run, record.time
             self._output.line(f"\n{RUN_NAMES[record.run].in_language(self._language)}")
-        if record.call not in QUIET_CALLS:
-            told = sentence(replace(record, deadline=0.0)).in_language(self._language)
+        if record.call not in QUIET_CALLS and (told := self._said(record)):
             self._output.line(f"{max(0.0, record.time - self._zero):7.2f} s  {told}")
+
+    def _said(self, record: Record) -> str:
+        """A sentence about one record; of a strategy's numbers only the first, for a table has the others."""
+        strategy = self._scenario.strategies.get(record.process)
+        if record.call != "measure" or not self._scenario.strategies:
+            return _told(record, self._language)
+        first, measure = next(iter(self._scenario.measures.items()))
+        if strategy is None or record.attempt != first:
+            return ""
+        called = f"{strategy.in_language(self._language)}: {measure.text.in_language(self._language)}"
+        return f"{called}: {amount(record.amount, measure)}"
 
     def conclude(self, result: Result) -> None:
         """Say how it ended."""
@@ -151,7 +161,8 @@ class Picture(Screen):
 
 def screen_for(scenario: Scenario, output: Output, language: Language) -> Screen:
     """A picture where one can be drawn, plain lines everywhere else."""
-    kind = Picture if output.drawable and not output.json else Screen
+    lively = output.drawable and not output.json and not scenario.strategies  # numbers have no lanes
+    kind = Picture if lively else Screen
     return kind(scenario, output, language)
 
 
