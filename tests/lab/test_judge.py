@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.lab.judge import Run, runs, seconds
+from interlock.lab.judge import Run, plain_number, runs, seconds
 from interlock.lab.spans import covers, intersect, subtract, total, union
 from interlock.testing.history import Kind, Record
 
@@ -244,3 +244,29 @@ def test_spans_are_cut_as_their_definition_says(seed: int) -> None:
 )
 def test_a_duration_is_said_as_people_read_it(value: float, said: str) -> None:
     assert seconds(value) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.00298, "0.00298"), (2.9848, "2.98"), (40.0, "40"), (2062.0, "2,062"), (1234.56, "1,235")],
+)
+def test_a_number_is_written_as_people_read_it(value: float, text: str) -> None:
+    assert plain_number(value) == text
+
+
+def test_two_believe_at_once_only_if_both_beliefs_run() -> None:
+    """A body that ends at its next look is not a belief: its lease was over by its own clock."""
+    run = Run(
+        "ours",
+        [
+            record(0.0, "A", "grant", deadline=1.0),
+            record(1.1, "B", "grant", deadline=2.1),
+            record(1.2, "A", "body", "fail"),
+            record(1.2, "A", "end", "info"),
+            record(1.9, "B", "body"),
+            record(1.9, "B", "end"),
+        ],
+        1.0,
+    )
+    assert rounded(run.two_at_work) == [(1.1, 1.2)]
+    assert run.two_believe == []

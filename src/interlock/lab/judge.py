@@ -378,7 +378,7 @@ class Run:
             "margin": seconds(total([margins[0][1]])) if margins else "",
             "waited": seconds(max(waits, default=0.0)),
             "ttl": seconds(self.ttl),
-            **{name: f"{value:,.3g}" for name, value in self.measures().items()},
+            **{name: plain_number(value) for name, value in self.measures().items()},
         }
 
     def verdict(self) -> Text:
@@ -451,6 +451,11 @@ def seconds(value: float) -> str:
     if value < 0.0995:
         return f"{value * 1000:.0f} ms"
     return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def plain_number(value: float) -> str:
+    """A number as people read it: three digits, and all that stand before the point."""
+    return f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.3g}"
 
 
 def _count(number: int, noun_en: str, noun_zh: str, verb_en: str, verb_zh: str) -> Text:

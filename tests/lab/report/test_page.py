@@ -126,6 +126,26 @@ def test_the_matrix_says_how_each_lock_ended() -> None:
     assert "9 scenarios · 6 as expected · 1 not as expected · 1 cannot say · 1 not played" in whole()
 
 
+def test_what_is_more_than_a_guard_is_named_in_the_matrix() -> None:
+    """Else the cell below "interlock with guard or more" would not say what it shows."""
+    result = samples.split_brain()
+    result.runs["majority"] = result.runs.pop("ours")
+    result.findings["majority"] = result.findings.pop("ours")
+    (lock,) = Document(drawn(result)).all("small", "more")
+    assert lock
+    assert "interlock with replicas=majority" in drawn(result)
+    assert not Document(drawn(samples.gc_pause())).all("small", "more")
+
+
+def test_a_naive_lock_that_is_not_expected_to_fail_is_not_called_a_failure() -> None:
+    result = samples.gc_pause()
+    del result.runs["ours"], result.runs["guard"], result.findings["ours"], result.findings["guard"]
+    assert "fails" in drawn(result)
+    result.scenario.naive_fails = False  # type: ignore[misc]
+    (cell,) = [one for one in Document(drawn(result)).all("td") if one.get("class") in ("good", "bad")]
+    assert cell["class"] == "good"
+
+
 def test_the_verdict_and_the_band_name_the_same_length() -> None:
     for result in (samples.gc_pause(), samples.split_brain(), samples.no_lock()):
         text = drawn(result)

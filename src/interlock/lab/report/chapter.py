@@ -84,10 +84,10 @@ def skipped(entry: Entry) -> str:
 
 def panel(entry: Entry, run: Run) -> str:
     """One run: its verdict, its captions, and its picture for wide and for narrow screens."""
-    finding = entry.result.findings.get(run.name)
+    finding, naive_fails = entry.result.findings.get(run.name), entry.result.scenario.naive_fails
     kind, mark, verdict = "", "", run.verdict()
     if finding:
-        (kind, mark, _), verdict = sign(run.name, finding), finding.text
+        (kind, mark, _), verdict = sign(run.name, finding, naive_fails=naive_fails), finding.text
     title = Text(f"{run_name(run.name).en}: {verdict.en}", f"{run_name(run.name).zh}：{verdict.zh}")
     items = "".join(
         f'<li value="{note.number}">'

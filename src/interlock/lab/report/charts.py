@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from interlock.lab.judge import Run, seconds
+from interlock.lab.judge import Run, plain_number, seconds
 from interlock.lab.report.entry import Entry
 from interlock.lab.report.words import both, run_name
 from interlock.lab.scenario import Measure, Scenario
@@ -29,8 +29,7 @@ def amount(value: float, measure: Measure) -> str:
     """A number as people read it."""
     if measure.unit == "s":
         return seconds(value) if value >= 0.001 or not value else f"{value * 1000:.2g} ms"
-    text = f"{value:,.0f}" if value == int(value) or value >= 1000 else f"{value:,.3g}"
-    return f"{text} {measure.unit}".strip()
+    return f"{plain_number(value)} {measure.unit}".strip()
 
 
 def shown_measures(scenario: Scenario, rows: Sequence[Row]) -> dict[str, Measure]:

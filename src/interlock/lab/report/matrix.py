@@ -53,7 +53,7 @@ def cell(entry: Entry, names: Sequence[str]) -> str:
     run, finding = entry.result.runs.get(name), entry.result.findings.get(name)
     if run is None or finding is None:
         return '<td class="none">–</td>'
-    kind, mark, word = sign(name, finding)
+    kind, mark, word = sign(name, finding, naive_fails=entry.result.scenario.naive_fails)
     # On a phone the table has no columns; and what is more than a guard is named everywhere.
     more = " more" if name in (MAJORITY, ETCD) else ""
     lock = f'<small class="lock{more}">{both(run_name(name))}</small>'

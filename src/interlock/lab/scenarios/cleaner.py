@@ -17,8 +17,8 @@ TABLE = "create table app.locks (name varchar(64) primary key, owner varchar(64)
 def naive(me: Me) -> None:
     import pymysql
 
-    where = {"port": me.settings["port"], "user": "root", "database": "app"}
-    row = pymysql.connect(**where, autocommit=True).cursor()
+    database = pymysql.connect(port=me.settings["port"], user="root", database="app", autocommit=True)
+    row = database.cursor()
     me.begins()
     while True:
         row.execute(  # the cleaner: whoever is older than a ttl must be dead

@@ -19,13 +19,17 @@ def naive(me: Me) -> None:
         server = one.zookeeper()
         one.begins()
         changed = threading.Event()
+
+        def wake(event: object) -> None:
+            changed.set()
+
         while True:
             changed.clear()
             try:
                 server.create("/lock", one.name.encode(), ephemeral=True)
                 break
             except NodeExistsError:
-                if server.exists("/lock", watch=lambda event: changed.set()):
+                if server.exists("/lock", watch=wake):
                     changed.wait()
         with one.inside():
             one.think()

@@ -210,7 +210,7 @@ def standby_promoted(cast: Cast) -> None:
     a, b = cast.hire(), cast.hire()
     _once(a)
     with cast.scene.suffering("standby promoted, writes lost", "f"):
-        standby = server.copied()
+        standby = server.copy()
         assert a.acquire(X, 20.0) is not None
         value = a.tell("read", resource=X)["value"]
         server.promote(standby)

@@ -7,8 +7,6 @@ place of the primary, which is killed: clients reconnect to the same address, as
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +19,7 @@ from interlock._support import clock
 from interlock.lab.storm.faults import clients, network
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault, crash, freeze, jump, jump_back
 from interlock.testing.servers.clock import set_offset, shim
-from interlock.testing.servers.postgresql import Server, _as_postgres, _folder, give, program
+from interlock.testing.servers.postgresql import ReplicatedServer
 
 if TYPE_CHECKING:
     from interlock.lab.storm.workers.crew import Crew
@@ -29,13 +27,11 @@ if TYPE_CHECKING:
 SETTINGS = (
     "max_connections=50",
     "superuser_reserved_connections=3",
-    "max_wal_senders=4",
-    "wal_level=replica",
 )
 
 
-class ClockedPostgres(Server):
-    """One server whose wall clock can be moved while it runs."""
+class ClockedPostgres(ReplicatedServer):
+    """A primary with a standby, whose wall clock can be moved while it runs."""
 
     def __init__(self, *settings: str) -> None:
         library = shim()
@@ -49,27 +45,6 @@ class ClockedPostgres(Server):
     def jump(self, seconds: float) -> None:
         self.offset += seconds
         set_offset(self._file, self.offset)
-
-    def copied(self) -> str:
-        """A standby of this moment: its data folder."""
-        folder = f"{_folder()}/data"
-        address = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
-        subprocess.run(
-            [program("pg_basebackup"), "-D", folder, *address, "-c", "fast", "--no-sync", "-X", "stream"],
-            check=True,
-            stderr=subprocess.DEVNULL,
-            cwd=os.path.dirname(folder),
-            **_as_postgres(),
-        )
-        return folder
-
-    def promote(self, data: str) -> None:
-        """The primary dies, and the standby in this folder takes its place."""
-        self.kill()
-        old, self.data = self.data, data
-        shutil.rmtree(old, ignore_errors=True)
-        give(os.path.dirname(data))
-        self.start()
 
 
 class Postgres:
@@ -131,7 +106,7 @@ def terminate(field: Postgres, crew: Crew, chance: Random) -> None:
 
 def promote(field: Postgres, crew: Crew, chance: Random) -> None:
     """A standby that missed the last writes takes over."""
-    standby = field.server.copied()
+    standby = field.server.copy()
     time.sleep(crew.ttl * chance.uniform(0.1, 0.3))
     field.server.promote(standby)
 

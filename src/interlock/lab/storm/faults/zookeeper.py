@@ -20,8 +20,8 @@ from interlock.lab.storm.faults import clients, network
 from interlock.lab.storm.faults.fault import CONNECT_S, Fault, down
 from interlock.testing.lag import stretched
 from interlock.testing.servers.clock import clocked, set_offset
-from interlock.testing.servers.proxy import Proxy
-from interlock.testing.servers.zookeeper import Ensemble, Node
+from interlock.testing.servers.zookeeper import Node
+from interlock.testing.servers.zookeeper_partition import PartedEnsemble
 
 if TYPE_CHECKING:
     from interlock.lab.storm.workers.crew import Crew
@@ -33,32 +33,6 @@ SYNC_LIMIT = 40  # ticks after which a follower that does not hear from its lead
 SECRET = 0xB3415C00  # from which the servers make the password of a session
 
 
-class CutEnsemble(Ensemble):
-    """Three servers; each speaks to the others over ways of its own."""
-
-    def __init__(self) -> None:
-        super().__init__(3, SYNC_LIMIT)
-        self.between: dict[int, list[Proxy]] = {}  # ways that a server has to the others, by its number
-
-    def members_for(self, node: Node, members: list[str]) -> list[str]:
-        found: list[str] = []
-        self.between[node.number] = []
-        for other in self.nodes:
-            port = other.peer_port
-            if other is not node:
-                way = Proxy(port)
-                self.between[node.number].append(way)
-                port = way.port
-            found.append(f"server.{other.number}=127.0.0.1:{port}:{other.election_port}")
-        return found
-
-    def close(self) -> None:
-        super().close()
-        for ways in self.between.values():
-            for way in ways:
-                way.close()
-
-
 class Zookeeper:
     """The ensemble as the field of a storm; workers come straight, or over a way to each server."""
 
@@ -68,7 +42,7 @@ class Zookeeper:
         self.faults: Sequence[Fault] = FAULTS
         self.settles = 15.0  # an election, on a busy machine, and a session of the dead
         self.session = stretched(SESSION)
-        self.ensemble = CutEnsemble()
+        self.ensemble = PartedEnsemble(SYNC_LIMIT)
         self._offsets = dict.fromkeys(self.ensemble.nodes, 0.0)
         self.ways: list[network.Way] = []
 
