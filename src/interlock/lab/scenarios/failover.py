@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interlock.errors import StoreUnavailable
 from interlock.lab.judge import Run
 from interlock.lab.scenario import MAJORITY, Caption, Link
 from interlock.lab.sentinel_scenario import OLD, SentinelScenario, naive_at_master, ours
@@ -13,12 +14,15 @@ from interlock.lab.worker import Me
 def majority(me: Me) -> None:
     client = me.interlock()  # redis+sentinel://...?replicas=majority
     me.begins()
-    with client.lock("report") as lease, me.inside(lease):
-        for _ in range(3):
-            value = me.read(lease.token)
-            me.think()
-            lease.check()
-            me.write(value + 1, lease.token)
+    try:
+        with client.lock("report") as lease, me.inside(lease):
+            for _ in range(3):
+                value = me.read(lease.token)
+                me.think()
+                lease.check()
+                me.write(value + 1, lease.token)
+    except StoreUnavailable as error:  # too few replicas have confirmed
+        me.refused(error)
 
 
 class Failover(SentinelScenario):
@@ -91,5 +95,7 @@ class Failover(SentinelScenario):
         tokens = run.tokens()
         safe = run.lost_updates == 0 and not run.late_writes() and tokens == sorted(set(tokens))
         if run.name == MAJORITY:
-            return safe and not run.two_believe and run.granted("A") and run.granted("B")
+            if not safe or run.two_believe:
+                return False
+            return run.granted("B") or None  # A may have been refused, and B is to get through
         return safe and bool(run.writes("fail")) and run.granted("B")
