@@ -71,6 +71,8 @@ _ERRORS: dict[str, str] = {  # what faults and leases are called in Chinese; oth
     "stopped": "停止", "promoted": "升为主节点", "lapsed": "到期", "released": "已释放", "lost": "丢失",
     "evicted": "被驱逐", "jumped": "跳变", "crashed": "崩溃", "frozen": "冻结", "answers lost": "回复丢失",
     "clock jumped": "时钟跳变", "restarted empty": "重启后为空",
+    "cut off": "断开", "not copying": "停止复制", "set back": "拨回", "too fast": "走得太快",
+    "lost one of three": "三台失去一台",
 }  # fmt: skip
 
 _PRODUCTS = {

@@ -62,7 +62,7 @@ class Cleaner(Scenario):
     needs = "mysql"
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 9.0
+    takes = 8.0
     captions = (
         Caption("naive", {"process": "A", "call": "grant"},
                 Text("A's work takes longer than usual.", "A 的工作比平时久。")),

@@ -48,7 +48,7 @@ class ClockBack(HeldForEver, RedisScenario):
     needs = "redis-clock"
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 7.0
+    takes = 6.0
     captions = (
         Caption("naive", {"process": "clock", "call": "fault"},
                 Text("A is dead, and the server's clock goes back by five minutes.", "A 已死，服务器的时钟拨回五分钟。")),

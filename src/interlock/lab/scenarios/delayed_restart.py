@@ -60,7 +60,7 @@ class DelayedRestart(RedlockScenario):
     )
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 12.0
+    takes = 8.0
     links = (Link("Redis: Distributed locks, delayed restarts",
                   "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/"),)  # fmt: skip
     captions = (

@@ -62,7 +62,7 @@ class ErrorBeforeDel(HeldForEver, RedisScenario):
     )
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 4.0
+    takes = 5.0
     captions = (
         Caption("naive", {"process": "A", "call": "body", "kind": "fail"},
                 Text("A's work fails; its process lives, and its key stays.", "A 的工作失败；进程还活着，键也还在。")),

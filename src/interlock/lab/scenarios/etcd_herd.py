@@ -38,7 +38,7 @@ class EtcdHerd(EtcdScenario, HerdScenario):
         "存储已经为所有键排好了顺序：每个等待者放一个键，只监视自己前面的那一个。",
     )
     programs = {"naive": naive, "ours": ours}
-    takes = 16.0
+    takes = 10.0
     captions = (
         Caption("naive", {"process": "first", "call": "body"},
                 Text("One deletes the key, and all are woken: {requests} requests for each hand-over.",

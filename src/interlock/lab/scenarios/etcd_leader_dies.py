@@ -38,7 +38,7 @@ class EtcdLeaderDies(SentinelScenario):
     others = {"ours": "etcd"}
     programs = {"naive": naive_at_master, "ours": ours}
     guarded = ("ours",)
-    takes = 18.0
+    takes = 14.0
     ttl = 5.0
     captions = (
         Caption("naive", {"process": "master", "call": "fault"},

@@ -40,7 +40,7 @@ class Failover(SentinelScenario):
     )
     programs = {"naive": naive_at_master, "ours": ours, "majority": majority}
     guarded = ("ours", "majority")
-    takes = 30.0
+    takes = 24.0
     ttl = 5.0
     links = (
         Link("Redis: Distributed locks, why failover-based implementations are not enough",

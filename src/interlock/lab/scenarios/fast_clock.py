@@ -68,7 +68,7 @@ class FastClock(RedisScenario):
     needs = "redis-clock"
     programs = {"naive": naive, "ours": ours, "guard": guarded}
     guarded = ("ours", "guard")
-    takes = 12.0
+    takes = 11.0
     ttl = 2.0
     captions = (
         Caption("naive", {"process": "clock", "call": "fault"},

@@ -72,7 +72,7 @@ class HashWithCounter(RedisScenario):
     )
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 6.0
+    takes = 5.0
     captions = (
         Caption("naive", {"process": "A", "call": "fault", "kind": "invoke"},
                 Text("A is frozen inside the nested block; the hash expires.", "A 在内层代码块中被冻结；哈希过期。")),

@@ -69,7 +69,7 @@ class MarkAndCompare(SqliteScenario):
         "随机标记只说明中间有人来过。标记里有数字，才能说明谁先谁后。",
     )
     programs = {"naive": naive, "ours": ours}
-    takes = 5.0
+    takes = 4.0
     links = (Link("Salvatore Sanfilippo: Is Redlock safe?", "http://antirez.com/news/101"),)
     captions = (
         Caption("naive", {"process": "resource", "call": "accept", "kind": "fail", "holder": "B"},

@@ -63,7 +63,7 @@ class OneServerDies(RedisScenario):
     others = {ETCD: "etcd"}
     programs = {"naive": naive, "ours": ours, "etcd": ours}
     guarded = ("ours", "etcd")
-    takes = 18.0
+    takes = 16.0
     ttl = 2.0
     captions = (
         Caption("naive", {"process": "store", "call": "fault"},

@@ -64,7 +64,7 @@ class PauseBeforeCounting(RedlockScenario):
     )
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 8.0
+    takes = 6.0
     links = (
         Link("Martin Kleppmann: How to do distributed locking",
              "https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html"),

@@ -44,7 +44,7 @@ class PollOrPush(RedisScenario, CrowdScenario):
         "让等待者在存储里排队，由释放本身去通知下一个。",
     )
     programs = {"naive": naive, "ours": ours}
-    takes = 12.0
+    takes = 10.0
     ttl = 10.0
     waiters = 100
     measures = {

@@ -52,7 +52,7 @@ class SameIdentity(RedisScenario):
     )
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 3.0
+    takes = 2.0
     captions = (
         Caption("naive", {"process": "A", "call": "grant"},
                 Text("A has set the key; its value is the name of its machine.", "A 设置了键；值是它那台机器的名字。")),

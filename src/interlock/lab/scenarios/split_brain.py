@@ -75,7 +75,7 @@ class SplitBrain(SentinelScenario):
     needs = "sentinel-zones"
     programs = {"naive": naive, "ours": ours, "majority": majority}
     guarded = ("ours", "majority")
-    takes = 30.0
+    takes = 28.0
     ttl = 1.5
     links = (Link("Jepsen: Redis", "https://aphyr.com/posts/283-jepsen-redis"),)
     captions = (

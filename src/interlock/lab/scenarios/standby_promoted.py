@@ -66,7 +66,7 @@ class StandbyPromoted(Scenario):
     needs = "postgresql-standby"
     programs = {"naive": naive, "ours": ours}
     guarded = ("naive", "ours")
-    takes = 14.0
+    takes = 6.0
     ttl = 4.0
     captions = (
         Caption("naive", {"process": PRIMARY, "call": "fault"},

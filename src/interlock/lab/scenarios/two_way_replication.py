@@ -62,7 +62,7 @@ class TwoWayReplication(Scenario):
     needs = "mysql-pair"
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 14.0
+    takes = 8.0
     ttl = 2.0
     captions = (
         Caption("naive", {"process": "network", "call": "fault"},

@@ -52,7 +52,7 @@ class ZkHerd(ZooKeeperScenario, HerdScenario):
         "只叫醒下一个：排成队，每个只看着自己前面的那一个。",
     )
     programs = {"naive": naive, "ours": ours}
-    takes = 16.0
+    takes = 12.0
     links = (
         Link(
             "ZooKeeper recipes: Locks",

@@ -55,7 +55,7 @@ class ZkSilence(ZooKeeperScenario):
     needs = "zookeeper-parted"
     programs = {"naive": naive, "ours": ours}
     guarded = ("ours",)
-    takes = 22.0
+    takes = 14.0
     ttl = 2.0
     captions = (
         Caption("naive", {"process": "follower", "call": "fault"},
