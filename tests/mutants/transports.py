@@ -72,6 +72,17 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/redis/test_cut_off.py", "nothing_is_granted"),
     ),
     mutant(
+        "redis: a waiter believes a master that may have been replaced",
+        "the old master hands the lock over to one waiter after the other, while somebody else has it at the new one",
+        Code(
+            "backends/redis/sentinel/store.py",
+            "SentinelStore.wait",
+            "return granted if await self._route.agreement.confirmed(claim.ttl, self._runtime, within) else None",
+            "return granted",
+        ),
+        tests=Tests("tests/redis/test_cut_off.py", "does_not_believe_the_hand_over"),
+    ),
+    mutant(
         "redis: a claim is not signed while its slot is moved",
         "a guard that knows only the number cannot tell that it is the holder's",
         Text("backends/redis/wire/stretch.lua", "if ARGV[3] ~= '' then", "if false then"),

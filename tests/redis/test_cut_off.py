@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +19,7 @@ import interlock
 from interlock import aio
 from interlock._core.drive import drive
 from interlock.errors import StoreUnavailable
-from interlock.model import Renewal
+from interlock.model import Busy, Claim, Granted, Renewal
 from interlock.testing.lag import at_most, stretched
 from interlock.testing.servers import cluster as clusters
 from interlock.testing.servers.sentinel import SERVICE, SentinelSet, watched
@@ -319,6 +320,38 @@ class TestSentinels:
             waiter.join(PATIENCE)
             assert not waiter.is_alive()
             assert not waiter.lease
+        holder.close()
+        client.close()
+
+    def test_a_waiter_does_not_believe_the_hand_over_of_a_master_that_may_have_been_replaced(
+        self, guarded: SentinelSet
+    ) -> None:
+        """It waits already when the last agreement grows too old: no question of its own would have told it."""
+        url = url_of(guarded)
+        holder, client = interlock.connect(url, ttl=60), interlock.connect(url, ttl=60)
+        lease = holder.lock("x").acquire(timeout=PATIENCE)
+        assert lease
+        store = client.store
+        claim = Claim("x", "a waiter", 1.0, 1, 1, True, 60.0, "", "")
+        busy = drive(store.claim(claim))
+        for _ in range(3):  # until it is subscribed, and has asked since
+            assert isinstance(busy, Busy)
+            drive(store.wait(claim, busy, 0.3))
+            busy = drive(store.claim(claim))
+        assert isinstance(busy, Busy)
+        waits, told = store.wait(claim, busy, PATIENCE), list[Granted | None]()
+        waiting = threading.Thread(target=lambda: told.append(drive(waits)))
+        with silent(guarded, 0, 1):
+            agreement = store._route.agreement  # type: ignore[attr-defined]
+            until(lambda: not agreement.recent(claim.ttl))
+            waiting.start()
+            until(lambda: claim.id.encode() in store._listener.topics)  # type: ignore[attr-defined]
+            lease.release()
+            until(lambda: [one.id for one in client.inspect("x").holders] == [claim.id])
+            waiting.join(PATIENCE)
+            assert told == [None]
+        assert isinstance(drive(store.claim(claim)), Granted)
+        drive(store.release("x", claim.id))
         holder.close()
         client.close()
 

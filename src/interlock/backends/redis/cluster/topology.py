@@ -71,10 +71,10 @@ class Topology:
     @classmethod
     def of_client(cls, client: Any, connect_timeout: float = CONNECT_TIMEOUT) -> Topology:
         """The Cluster behind a `RedisCluster` of redis-py or valkey-py, sync or async."""
-        nodes = client.nodes_manager
-        found = list(nodes.nodes_cache.values()) or list(nodes.startup_nodes.values())
+        manager = client.nodes_manager
+        found = list(manager.nodes_cache.values()) or list(manager.startup_nodes.values())
         nodes = [(str(node.host), int(node.port)) for node in found]
-        remap: Remap | None = getattr(nodes, "address_remap", None)
+        remap: Remap | None = getattr(manager, "address_remap", None)
         return cls(Address.of_cluster(client, connect_timeout).at(*nodes[0]), nodes, remap)
 
     # ---- the map -------------------------------------------------------
