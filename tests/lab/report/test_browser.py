@@ -89,3 +89,15 @@ def test_the_language_changes_without_a_script(tab: Page, address: str) -> None:
     tab.run("document.getElementById('zh').click()")
     assert tab.run(shown.format("en")) == "none"
     assert tab.run(shown.format("zh")) != "none"
+
+
+@pytest.mark.parametrize(("width", "named"), [(1400, False), (390, True)])
+def test_a_cell_names_its_lock_where_the_matrix_has_no_columns(
+    tab: Page, address: str, width: int, named: bool
+) -> None:
+    tab.size(width, 1000)
+    tab.open(address)
+    locks = "[...document.querySelectorAll('.matrix small.lock:not(.more)')]"
+    assert tab.run(f"{locks}.length") > 0
+    shown = f"{locks}.filter(one => getComputedStyle(one).display !== 'none').length"
+    assert tab.run(f"{shown} === {locks}.length") is named
