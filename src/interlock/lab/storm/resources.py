@@ -19,8 +19,10 @@ def resources(synchronizer: Synchronizer) -> list[str]:
 
 def synchronizer_of(resource: str) -> Synchronizer:
     """Which synchronizer a resource is for."""
-    before, colon, _ = resource.partition(":")
-    return next((one for one in SYNCHRONIZERS if colon and one == before), "lock")
+    for one in SYNCHRONIZERS:
+        if resource.startswith(f"{one}:"):
+            return one
+    return "lock"
 
 
 def resource_of(key: str) -> str:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -37,12 +36,12 @@ REFUSED_BY: dict[str, tuple[str, ...]] = {"semaphore": ("redlock",), "register":
 def rounds(seed: int, kinds: Sequence[str]) -> Iterator[tuple[str, Storm]]:
     """The kind and the storm of each round, for ever; every third is about something else than locks."""
     chance = Random(seed)
-    others = {kind: cycle(_others(kind)) for kind in kinds}
     number = 0
     while True:
         for kind in kinds:
             number += 1
-            synchronizer = next(others[kind]) if number % 3 == 0 else "lock"
+            others = _others(kind)
+            synchronizer = "lock" if number % 3 else others[number // 3 % len(others)]
             storm = Storm(seed=chance.randrange(1, 10**6), synchronizer=synchronizer, seconds=ROUND_S)
             yield kind, storm
 
@@ -85,7 +84,7 @@ class Soak:
         print(f"\r{told}; {kind}: {progress.last}\x1b[K", end="", flush=True)
 
     def _write(self, result: StormResult) -> None:
-        line = {**result.pack(), "commit": commit(), "load": round(os.getloadavg()[0], 1)}
+        line: dict[str, Any] = {**result.pack(), "commit": commit(), "load": round(os.getloadavg()[0], 1)}
         self.rounds.append(line)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -9,10 +9,15 @@ from typing import Any
 
 import interlock
 from interlock import aio
+from interlock.events import Event
 from interlock.lab.storm.resources import CAPACITY, synchronizer_of
 from interlock.lab.storm.workers.lease_lives import witness
 from interlock.testing.conformance.face import got
 from interlock.testing.journal import Journal
+
+
+def _ignore(event: Event) -> None:
+    """What happens stands in the history; nobody reads a log beside it."""
 
 
 class Reentrant:
@@ -32,7 +37,7 @@ class Interlock:
     def __init__(self, url: str, ttl: float, journal: Journal, *, asynchronous: bool = False) -> None:
         self._before = len(connections())  # an event loop has some of its own
         connect: Any = aio.connect if asynchronous else interlock.connect
-        self._client: Any = connect(url, ttl=ttl, listener=lambda event: None)
+        self._client: Any = connect(url, ttl=ttl, listener=_ignore)
         self._rlocks: dict[str, Any] = {}
         witness(self._client, journal, asynchronous=asynchronous)
 

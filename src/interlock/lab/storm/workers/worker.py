@@ -174,7 +174,7 @@ class Worker:
         """Delete what this worker wrote: an idle store keeps nothing of it."""
         for key in sorted(self._registers):
             try:
-                await got(self._locks.register(key).update(lambda value: None))
+                await got(self._locks.register(key).update(_deleted))
             except InterlockError as error:
                 self.journal.add("note", "info", error=f"{key}: {error!r}")
 
@@ -274,6 +274,10 @@ class Worker:
             await self._pause(0.02)
         for what in left:
             self.journal.add("left", "fail", error=what)
+
+
+def _deleted(value: object) -> None:
+    """What a register is updated to when nobody needs it any more."""
 
 
 def _id(lease: Any) -> str:

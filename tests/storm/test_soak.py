@@ -1,0 +1,33 @@
+"""The rounds of a soak: which kinds, which synchronizers, and the same for the same seed."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from interlock.lab.storm.deployments import KINDS
+from interlock.lab.storm.soak import OTHERS, REFUSED_BY, rounds
+
+
+def planned(count: int, seed: int = 1) -> list[tuple[str, str, int]]:
+    some = islice(rounds(seed, list(KINDS)), count)
+    return [(kind, storm.synchronizer, storm.seed) for kind, storm in some]
+
+
+def test_every_kind_has_its_turn_and_two_of_three_rounds_are_about_locks() -> None:
+    found = planned(len(KINDS))
+    assert [kind for kind, _, _ in found] == list(KINDS)
+    assert sum(used == "lock" for _, used, _ in found) == len(KINDS) - len(KINDS) // 3
+
+
+def test_every_other_synchronizer_has_its_turn_within_two_rounds_over_all_kinds() -> None:
+    assert {used for _, used, _ in planned(2 * len(KINDS))} == {"lock", *OTHERS}
+
+
+def test_no_kind_gets_a_synchronizer_that_it_refuses() -> None:
+    for kind, used, _ in planned(40 * len(KINDS)):
+        assert kind not in REFUSED_BY.get(used, ()), (kind, used)
+
+
+def test_the_same_seed_plans_the_same_rounds_and_another_seed_others() -> None:
+    assert planned(30) == planned(30)
+    assert planned(30) != planned(30, seed=2)
