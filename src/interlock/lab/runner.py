@@ -60,6 +60,8 @@ def _play(scenario: Scenario, run: str, ttl: float, result: Result, watching: Wa
         try:
             scenario.play(stage)
             stage.add("over", "ok")
+        except ServerMissing:
+            raise
         except AssertionError as error:  # a fact that did not come, or a client that ended
             failure = str(error) or repr(error)
         finally:

@@ -16,7 +16,7 @@ from interlock.lab.stage import Stage
 from interlock.lab.texts import Text
 from interlock.lab.witness import store_of
 from interlock.lab.worker import KEY, Me
-from interlock.testing.servers.process import start_program
+from interlock.testing.servers.process import find_program, start_program
 
 TOOL = "etcdctl"
 
@@ -85,6 +85,7 @@ class EtcdctlBesideUs(EtcdScenario):
     measured = ("handed",)
 
     def play(self, stage: Stage) -> None:
+        find_program(TOOL, "etcd-client")
         url = stage.servers.url()
         where = {"url": url, "endpoints": stage.servers.hosts}
         a = stage.client("A", stops_at=("thinking",), **where)
