@@ -611,13 +611,13 @@ class TestMariaDB:
             done.set()
         waiter.join(PATIENCE)
 
-    def test_a_number_passes_in_a_transaction_whose_snapshot_is_older_than_the_grant(
+    def test_a_number_passes_in_a_transaction_whose_snapshot_is_older_than_the_signature(
         self, bank: Bank
     ) -> None:
         desk = bank.desk()
-        desk.begin()
-        desk.balance()
         with bank.client.lock("account:1") as lease:
+            desk.begin()
+            desk.balance()
             lease.renew()
             asked = claims_of(bank.client)
             guards.sql.guard(desk.session, "account:1", lease.token, absolute=True, claims=asked)

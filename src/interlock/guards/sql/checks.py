@@ -24,10 +24,12 @@ from interlock.guards.sql.transaction import (
     Dialect,
     Transaction,
     created_meanwhile,
+    missing_column,
     missing_right,
     missing_table,
     nested,
     not_serializable,
+    old_snapshot,
 )
 
 
@@ -63,38 +65,96 @@ async def pass_fence(transaction: Transaction, presented: tuple[Presented, ...],
         name = quoted(table, dialect)
         transaction.check()
         for each in presented:
-            asked = {"resource": _encoded(each.resource, dialect), "token": each.token}
             try:
-                done = await transaction.execute(statement("fence", "accept", dialect, table=name), asked)
+                await _accept(transaction, each, table, name)
             except Exception as error:
                 if missing_table(error):
                     raise _without_fence(table, dialect) from error
+                if missing_column(error):  # only tables have the columns of the system that we ask for
+                    raise _no_table(table) from error
                 raise
-            if done.rows and not done.rows[0][0]:
-                await _refuse_savepoints(transaction)
-            if done.changed == 1 and dialect != "mysql":
-                continue
-            read = statement("fence", "accepted", dialect, table=name)
-            named = _named_table(table) if dialect == "mysql" else {}
-            found = await transaction.execute(read, {"resource": asked["resource"], **named})
-            if dialect == "mysql" and found.rows and found.rows[0][1] is not None:
-                raise _without_transactions(table, found.rows[0][1])
-            accepted = int(found.rows[0][0]) if found.rows else 0
-            if accepted > each.token:
-                raise StaleToken(each.resource, each.token, accepted)
-            if accepted < each.token:
-                raise _dropped(table)
 
 
-async def _refuse_savepoints(transaction: Transaction) -> None:
-    """Raise `Unsupported` if a savepoint can undo the guard alone, where the database can tell.
+async def _accept(transaction: Transaction, presented: Presented, table: str, name: str) -> None:
+    dialect = transaction.dialect
+    if dialect == "mysql":
+        await _accept_after_a_look(transaction, presented, table, name)
+        return
+    if dialect == "sqlite" and table.rpartition(".")[0] in ("", "temp"):
+        shadows = statement("fence", "shadows", dialect)
+        if (await transaction.execute(shadows, {"name": table.rpartition(".")[2]})).rows[0][0]:
+            raise _temporary(table)
+    asked = {"resource": _encoded(presented.resource, dialect), "token": presented.token}
+    done = await transaction.execute(statement("fence", "accept", dialect, table=name), asked)
+    if done.rows:
+        own, noted, temporary = done.rows[0]
+        if not own:
+            await _refuse_savepoints(transaction)
+        if temporary:
+            raise _temporary(table)
+        if not noted:
+            raise _dropped(table)
+        return
+    read = statement("fence", "accepted", dialect, table=name)
+    found = await transaction.execute(read, {"resource": asked["resource"]})
+    _compare(presented, table, int(found.rows[0][0]) if found.rows else 0)
+
+
+async def _accept_after_a_look(transaction: Transaction, presented: Presented, table: str, name: str) -> None:
+    """Accept a token on MySQL, where a transaction may have a snapshot that is older than the row that it
+    locks.
+    """
+    asked = {"resource": _encoded(presented.resource, "mysql")}
+    await transaction.execute(statement("fence", "lock", "mysql", table=name), asked)
+    look = statement("fence", "look", "mysql", table=name)
+    stands = _current((await transaction.execute(look, {**asked, **_named_table(table)})).rows, table)
+    newest = int(stands[0]) if stands else 0
+    if newest < presented.token:
+        noted = {**asked, "token": presented.token}
+        await transaction.execute(statement("fence", "note", "mysql", table=name), noted)
+        read = statement("fence", "accepted", "mysql", table=name)
+        found = (await transaction.execute(read, asked)).rows
+        newest = int(found[0][0]) if found else 0
+    _compare(presented, table, newest)
+
+
+def _current(rows: tuple[tuple[Any, ...], ...], table: str) -> list[Any]:
+    """What `look` has found in the rows that it has locked.
+
+    `Unsupported` if the table has no transactions, or if the transaction's snapshot shows another state of
+    the row: then whatever else it shows may be as old.
+    """
+    newest = [value for value, is_newest, _ in rows if is_newest]
+    for _, _, engine in rows:
+        if engine is not None:
+            raise _without_transactions(table, engine)
+    if newest != [value for value, is_newest, _ in rows if not is_newest]:
+        raise old_snapshot()
+    return newest
+
+
+def _compare(presented: Presented, table: str, accepted: int) -> None:
+    """Raise unless the token that stands in a row is the one that was shown."""
+    if accepted > presented.token:
+        raise StaleToken(presented.resource, presented.token, accepted)
+    if accepted < presented.token:
+        raise _dropped(table)
+
+
+async def _refuse_savepoints(transaction: Transaction, row_of: str | None = None) -> None:
+    """Raise `Unsupported` if a savepoint can undo the guard alone, where the database can tell; and if the
+    table of a guarded row is none.
 
     It is asked after the guard has changed or locked its row: a savepoint in which nothing was written has no
     number yet.
     """
     if transaction.dialect == "postgresql":
-        found = await transaction.execute(statement("row", "savepoints", "postgresql"), {})
-        if int(found.rows[0][0]) > transaction.savepoints:
+        name = None if row_of is None else quoted(row_of, "postgresql")
+        found = await transaction.execute(statement("row", "around", "postgresql"), {"name": name})
+        savepoints, indirect = found.rows[0]
+        if indirect:
+            raise _no_table(str(row_of))
+        if int(savepoints) > transaction.savepoints:
             raise nested("call it before the savepoint is made")
 
 
@@ -120,9 +180,25 @@ def _named_table(table: str) -> dict[str, str | None]:
 
 def _without_transactions(table: str, engine: Any) -> Unsupported:
     engine = engine.decode() if isinstance(engine, bytes) else engine
+    if engine == "view":
+        return _no_table(table)
     return Unsupported(
         f"{table}: its engine {engine} has no transactions, so a guard could lock nothing and undo nothing: "
         f"alter table {table} engine = InnoDB"
+    )
+
+
+def _no_table(table: str) -> Unsupported:
+    return Unsupported(
+        f"{table}: a guard needs a table, because what stands in place of one, as a view or a rule, may "
+        "change other rows than those it compares; hand over the table itself"
+    )
+
+
+def _temporary(table: str) -> Unsupported:
+    return Unsupported(
+        f"{table}: a temporary table of this connection has the name of the fence table, and no other "
+        "connection sees what is written there; drop it, or name the fence table with its schema"
     )
 
 
@@ -174,6 +250,10 @@ async def _pin(transaction: Transaction, presented: Presented, table: str) -> No
         read = statement("claim", "holder", dialect, claims=table)
         holder = (await transaction.execute(read, {"resource": resource})).rows[0][0]
         raise StaleToken(presented.resource, presented.token, int(holder or 0))
+    if dialect == "mysql":
+        seen = statement("claim", "seen", dialect, claims=table)
+        if not (await transaction.execute(seen, {**asked, "row": pinned.rows[0][0]})).rows:
+            raise old_snapshot()
 
 
 async def _refuse_unsigned(transaction: Transaction, presented: Presented, table: str) -> None:
@@ -232,25 +312,38 @@ async def update_row(
         }
         transaction.check()
         asked = {**values, **new, "token": presented.token}
+        if dialect == "mysql":
+            look = {**values, **_named_table(table)}
+            rows = (await transaction.execute(statement("row", "look", dialect, **parts), look)).rows
+            _refuse_row(presented, table, where, column, _current(rows, table))
         done = await transaction.execute(statement("row", "update", dialect, **parts), asked)
-        if done.changed > 1:
-            raise ValueError(f"{dict(where)} names {done.changed} rows of {table}: name one, by its key")
-        await _refuse_engine(transaction, table)
-        if done.changed == 1:
-            await _refuse_savepoints(transaction)
-            return
-        # Nothing was changed: stale, no such row, or on MySQL the same values and the same token again.
-        rows = (await transaction.execute(statement("row", "token", dialect, **parts), values)).rows
-        if not rows:
-            raise LookupError(f"{table} has no row with {dict(where)}")
-        accepted = rows[0][0]
-        if accepted is None:
-            raise ValueError(f"{table}.{column} is null: a token column must be not null, with the default 0")
-        if int(accepted) > presented.token:
-            raise StaleToken(presented.resource, presented.token, int(accepted))
-        if int(accepted) < presented.token or dialect != "mysql":
-            raise _dropped(table)
-        await _refuse_savepoints(transaction)
+        changed = len(done.rows) if dialect == "postgresql" else done.changed
+        if changed > 1:
+            raise ValueError(f"{dict(where)} names {changed} rows of {table}: name one, by its key")
+        if dialect == "postgresql" and changed:
+            if not done.rows[0][0]:
+                raise _dropped(table)
+        else:
+            rows = (await transaction.execute(statement("row", "token", dialect, **parts), values)).rows
+            if rows or changed != 1:  # a row that is not there any more has another key now
+                _refuse_row(presented, table, where, column, [value for (value,) in rows])
+                if int(rows[0][0]) < presented.token or (changed != 1 and dialect != "mysql"):
+                    raise _dropped(table)
+        await _refuse_savepoints(transaction, table)
+
+
+def _refuse_row(
+    presented: Presented, table: str, where: Mapping[str, Any], column: str, found: list[Any]
+) -> None:
+    """Raise unless the condition names one row, whose token is not higher than the one that is shown."""
+    if not found:
+        raise LookupError(f"{table} has no row with {dict(where)}")
+    if len(found) > 1:
+        raise ValueError(f"{dict(where)} names {len(found)} rows of {table}: name one, by its key")
+    if found[0] is None:
+        raise ValueError(f"{table}.{column} is null: a token column must be not null, with the default 0")
+    if int(found[0]) > presented.token:
+        raise StaleToken(presented.resource, presented.token, int(found[0]))
 
 
 async def mark(
@@ -267,14 +360,24 @@ async def mark(
         parts = {"table": quoted(table, dialect), "key": key, "column": quoted(column, dialect)}
         if dialect == "sqlite":
             await transaction.execute(statement("row", "lock", dialect, **parts), values)
-        rows = (await transaction.execute(statement("row", "token", dialect, **parts), values)).rows
-        await _refuse_engine(transaction, table)
-        if len(rows) != 1:
-            raise LookupError(f"{dict(where)} names {len(rows)} rows of {table}: name one, by its key")
-        if (accepted := _token_of(rows[0][0])) > presented.token:
+        if dialect == "mysql":
+            look = {**values, **_named_table(table)}
+            rows = (await transaction.execute(statement("row", "look", dialect, **parts), look)).rows
+            found = _current(rows, table)
+        else:
+            rows = (await transaction.execute(statement("row", "token", dialect, **parts), values)).rows
+            found = [value for (value,) in rows]
+        if len(found) != 1:
+            raise LookupError(f"{dict(where)} names {len(found)} rows of {table}: name one, by its key")
+        if (accepted := _token_of(found[0])) > presented.token:
             raise StaleToken(presented.resource, presented.token, accepted)
-        await transaction.execute(statement("row", "mark", dialect, **parts), {**values, "mark": left.text})
-        await _refuse_savepoints(transaction)
+        asked = {**values, "mark": left.text}
+        done = await transaction.execute(statement("row", "mark", dialect, **parts), asked)
+        if dialect != "postgresql":
+            done = await transaction.execute(statement("row", "marked", dialect, **parts), asked)
+        if not done.rows or not done.rows[0][0]:
+            raise _dropped(table)
+        await _refuse_savepoints(transaction, table)
     return left
 
 
@@ -297,7 +400,7 @@ async def update_marked(transaction: Transaction, mark: Mark, changes: Mapping[s
         if done.changed != 1:
             rows = (await transaction.execute(statement("row", "token", dialect, **parts), values)).rows
             raise StaleToken(mark.resource, mark.token, _token_of(rows[0][0]) if rows else 0)
-        await _refuse_savepoints(transaction)
+        await _refuse_savepoints(transaction, mark.table)
     return Mark(mark.resource, mark.token, mark.table, mark.where, mark.column, text)
 
 
@@ -328,8 +431,7 @@ def _without_fence(table: str, dialect: Dialect) -> StoreUnfit:
 def _dropped(table: str) -> StoreUnfit:
     return StoreUnfit(
         f"{table}: the row was not changed, though its token is not higher; does a trigger, a rule or a "
-        "policy "
-        "of the table drop the change?"
+        "policy of the table drop the change, or is its type too small?"
     )
 
 
@@ -349,10 +451,10 @@ def _named(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(text: str, dialect: Dialect) -> str:
-    """On MySQL hexadecimal digits, for `unhex`: the character set of the connection must not change a
-    name.
+    """On servers hexadecimal digits, which the statements decode: the encoding of the connection must not
+    change a name.
     """
-    return text.encode().hex() if dialect == "mysql" else text
+    return text if dialect == "sqlite" else text.encode().hex()
 
 
 def _fresh(token: int) -> str:

@@ -5,10 +5,11 @@
 -- of the resource, or lock a name beside it. A row that is named by its whole key is locked alone.
 
 -- name: pin.postgresql
--- :resource, :id, :row, the token by which the store knows the claim. KEY SHARE stops the removal of the row, and does not stop renewals, which
+-- :resource and :id in hexadecimal digits, as in the fence table; :row, the token by which the store knows the claim. KEY SHARE stops the removal of the row, and does not stop renewals, which
 -- change no key.
 select token from {claims}
-where resource = :resource and token = :row and id = :id and state = 1
+where resource = convert_from(decode(:resource, 'hex'), 'UTF8') and token = :row
+  and id = convert_from(decode(:id, 'hex'), 'UTF8') and state = 1
 for key share;
 
 -- name: pin.mysql
@@ -27,7 +28,7 @@ where resource = :resource and token = :row and id = :id and state = 1;
 -- with the token: `lease.renew()` does that, and nobody inherits the lease afterwards. :signed is how such a note
 -- begins. Other claims are never passed on.
 select token from {claims}
-where resource = :resource and state = 1
+where resource = convert_from(decode(:resource, 'hex'), 'UTF8') and state = 1
   and (position(:signed in note) = 1 or (capacity > 1 and token = :token))
 for key share;
 
@@ -50,6 +51,11 @@ where resource = unhex(:resource) and state = 1
   and (position(:signed in note) = 1 or (capacity > 1 and token = :token))
 lock in share mode;
 
+-- name: seen.mysql
+-- Whether the transaction's snapshot shows that the claim holds: if not, it is older than the grant, and may not show what an earlier holder has
+-- committed.
+select 1 from {claims} where resource = unhex(:resource) and token = :row and state = 1;
+
 -- name: pin_token.sqlite
 -- No claim in a SQLite file is passed on, so none is signed.
 select token from {claims}
@@ -60,6 +66,11 @@ where resource = :resource and state = 1 and token = :token;
 -- :block is how many tokens are reserved with a grant, :mark how every signature begins.
 select token from {claims}
 where resource = :resource and state = 1 and capacity = 1
+  and token <= :token and token > :token - :block and position(:mark in note) <> 1;
+
+-- name: unsigned.postgresql
+select token from {claims}
+where resource = convert_from(decode(:resource, 'hex'), 'UTF8') and state = 1 and capacity = 1
   and token <= :token and token > :token - :block and position(:mark in note) <> 1;
 
 -- name: unsigned.mysql
@@ -79,6 +90,9 @@ delete from {claims} where resource is null;
 -- name: holder
 -- The highest token that holds the resource now; null if nobody does.
 select max(token) from {claims} where resource = :resource and state = 1;
+
+-- name: holder.postgresql
+select max(token) from {claims} where resource = convert_from(decode(:resource, 'hex'), 'UTF8') and state = 1;
 
 -- name: holder.mysql
 select max(token) from {claims} where resource = unhex(:resource) and state = 1;

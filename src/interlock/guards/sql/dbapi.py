@@ -150,6 +150,9 @@ class PsycopgTransaction:
         """
         if self._connection.closed:
             return
+        if getattr(self._connection, "_tpc", None):  # after `tpc_begin`, `rollback` is forbidden
+            await settled(self._connection.tpc_rollback())
+            return
         if not getattr(self._connection, "_num_transactions", 1):
             await settled(self._connection.rollback())
             return
@@ -193,7 +196,14 @@ class MySQLTransaction:
             await settled(cursor.close())
 
     async def end(self) -> None:
-        await settled(self._connection.rollback())
+        """Roll back. Between `xa start` and `xa prepare` the server forbids it, so there the connection is
+        closed, which ends the transaction, too.
+        """
+        try:
+            await settled(self._connection.rollback())
+        except Exception:
+            self._connection.close()
+            raise
 
     async def define(self, sql: str) -> None:
         if self._connection.server_status & IN_TRANSACTION:

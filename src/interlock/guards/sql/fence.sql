@@ -27,26 +27,43 @@ insert into {table} as f (resource, token) values (:resource, :token)
 on conflict (resource) do update set token = excluded.token where f.token <= excluded.token;
 
 -- name: accept.postgresql
--- Returns whether the row is the transaction's own; if not, a savepoint has written it, and can undo it alone.
-insert into {table} as f (resource, token) values (:resource, :token)
+-- :resource in hexadecimal digits: in a database of the encoding SQL_ASCII, sessions of different encodings would write different names.
+-- Returns whether the row is the transaction's own (if not, a savepoint has written it, and can undo it alone), whether it has the token (a
+-- trigger may keep another one), and whether the table is a temporary one, which no other session sees.
+insert into {table} as f (resource, token) values (convert_from(decode(:resource, 'hex'), 'UTF8'), :token)
 on conflict (resource) do update set token = excluded.token where f.token <= excluded.token
-returning cast(xmin as text) = cast(txid_current() & 4294967295 as text);
+returning cast(xmin as text) = cast(txid_current() & 4294967295 as text), token = :token,
+  (select c.relpersistence = 't' from pg_class c where c.oid = f.tableoid);
 
--- name: accept.mysql
--- :resource in hexadecimal digits, so that the character set of the connection does not matter. The row count says nothing:
--- 0 stands for a stale token and for the same one again, and clients that count found rows count otherwise.
-insert into {table} (resource, token) values (unhex(:resource), :token)
-on duplicate key update token = greatest(token, :token);
+-- name: lock.mysql
+-- Makes the row if there is none, and locks it. It changes nothing in a row that is there, so that `look` can compare.
+-- :resource in hexadecimal digits, so that the character set of the connection does not matter.
+insert into {table} (resource, token) values (unhex(:resource), 0) on duplicate key update token = token;
+
+-- name: look.mysql
+-- The token that stands in the row, and the engine of the table :name in :schema (null for the connection's own), if it has no transactions: null
+-- for any other. It costs no request of its own, because the same name may be another table at the next guard. Then the token as the transaction's
+-- snapshot shows it: what is read later comes from there.
+(select token, 1 as newest, (
+  select coalesce(t.engine, 'view') from information_schema.tables t left join information_schema.engines e on e.engine = t.engine
+  where t.table_schema = coalesce(:schema, database()) and t.table_name = :name and coalesce(e.transactions, 'NO') <> 'YES'
+) as engine from {table} where resource = unhex(:resource) for update)
+union all
+(select token, 0, null from {table} where resource = unhex(:resource));
+
+-- name: note.mysql
+update {table} set token = :token where resource = unhex(:resource);
 
 -- name: accepted
 -- The token that stands in the row, which `accept` has locked.
 select token from {table} where resource = :resource;
 
+-- name: accepted.postgresql
+select token from {table} where resource = convert_from(decode(:resource, 'hex'), 'UTF8');
+
 -- name: accepted.mysql
--- A locking read: a plain one at REPEATABLE READ might show the row as it was before. And the engine of the table :name in :schema (null for the
--- connection's own), if it has no transactions: null for any other. It costs no second request, because the same name may be another table
--- at the next guard.
-select token, (
-  select t.engine from information_schema.tables t join information_schema.engines e on e.engine = t.engine
-  where t.table_schema = coalesce(:schema, database()) and t.table_name = :name and coalesce(e.transactions, 'NO') <> 'YES'
-) from {table} where resource = unhex(:resource) for update;
+select token from {table} where resource = unhex(:resource) for update;
+
+-- name: shadows.sqlite
+-- Tables of this connection alone that have the :name. They come before those of the database.
+select count(*) from sqlite_temp_master where name = :name collate nocase;

@@ -76,6 +76,11 @@ NESTED = (
     "a guard inside a savepoint would be undone with it, while the transaction around it could still be "
     "committed: {advice}"
 )
+OLD_SNAPSHOT = (
+    "this transaction has read something before its guard, and at its isolation level everything that it "
+    "reads later is as old as that, also what an earlier holder has changed since: begin the transaction "
+    "after the lock is taken, and call the guard first, or use READ COMMITTED"
+)
 PENDING = (
     "a table cannot be created inside a transaction of yours: commit it first, or use a connection of its own"
 )
@@ -89,6 +94,13 @@ def outside(advice: str) -> Unsupported:
 def nested(advice: str) -> Unsupported:
     """The error for a guard inside a savepoint."""
     return Unsupported(NESTED.format(advice=advice))
+
+
+def old_snapshot() -> Unsupported:
+    """The error for a guard in a transaction of MySQL that reads what was committed before others have
+    changed it.
+    """
+    return Unsupported(OLD_SNAPSHOT)
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
@@ -130,6 +142,11 @@ def missing_table(error: BaseException) -> bool:
     if sqlstate(error) in ("42P01", "3F000") or number(error) in (1146, 1049):
         return True
     return any("no such table" in str(each) or "unknown database" in str(each) for each in chain(error))
+
+
+def missing_column(error: BaseException) -> bool:
+    """Whether a statement of PostgreSQL failed because a table has no such column."""
+    return sqlstate(error) == "42703"
 
 
 def missing_right(error: BaseException) -> bool:
