@@ -52,8 +52,8 @@ MUTANTS: list[Mutant] = [
         "a holder that has released passes the guard while an heir of its client holds the same row",
         Text(
             CLAIM_SQL,
-            "where resource = :resource and state = 1\n  and (position(:signed in note) = 1",
-            "where resource = :resource and state = 1\n  and (position(:signed in note) = 1 or token <= :token",
+            "'UTF8') and state = 1\n  and (position(:signed in note) = 1",
+            "'UTF8') and state = 1\n  and (position(:signed in note) = 1 or token <= :token",
         ),
         tests=absolute("heir_of_its_client"),
     ),

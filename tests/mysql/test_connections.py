@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from contextlib import closing, suppress
+from itertools import cycle
 from typing import Any
 
 import pymysql
@@ -221,6 +222,26 @@ def test_a_name_is_the_same_lock_whatever_the_settings_of_an_engine_are(
             assert client.register(name).read().value == [word]
             assert list(client.scan(name)) == []
     engine.dispose()
+
+
+def test_an_engine_with_several_databases_is_refused(server: Server) -> None:
+    names = ["one_tenant", "other_tenant"]
+    for name in names:
+        server.run(f"create database {name}")
+        with interlock.connect(f"mysql://root@127.0.0.1:{server.port}/{name}") as client, client.lock("x"):
+            pass
+    turns = cycle(names)
+    engine = sqlalchemy.create_engine(
+        "mysql+pymysql://",
+        creator=lambda: server.connect(database=next(turns)),
+        poolclass=sqlalchemy.pool.NullPool,
+    )
+    with interlock.connect(engine) as client, pytest.raises(StoreUnfit, match="one_tenant and other_tenant"):
+        for _ in range(4):
+            client.lock("x").acquire()
+            client.inspect("x")
+    for name in names:
+        server.run(f"drop database {name}")
 
 
 def test_an_engine_that_leaves_transactions_open_is_refused_with_advice(server: Server) -> None:

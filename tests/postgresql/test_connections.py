@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import psycopg
@@ -152,6 +153,26 @@ def test_an_engine_of_sqlalchemy_lends_its_connections(server: Server) -> None:
             assert connection.execute(sqlalchemy.text("select 1")).scalar() == 1
     finally:
         engine.dispose()
+
+
+def test_an_engine_with_several_databases_is_refused(server: Server) -> None:
+    names = ["one_tenant", "other_tenant"]
+    for name in names:
+        server.sql(f"create database {name}")
+        with interlock.connect(server.conninfo.removesuffix("postgres") + name) as client, client.lock("x"):
+            pass
+    turns = cycle(names)
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(server.conninfo, dbname=next(turns)),
+        poolclass=sqlalchemy.pool.NullPool,
+    )
+    with interlock.connect(engine) as client, pytest.raises(StoreUnfit, match="one_tenant and other_tenant"):
+        for _ in range(4):
+            client.lock("x").acquire()
+            client.inspect("x")
+    for name in names:
+        server.sql(f"drop database {name} with (force)")
 
 
 def test_an_engine_whose_connections_are_all_in_use_keeps_no_caller_beyond_its_time(server: Server) -> None:

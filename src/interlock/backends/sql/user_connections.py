@@ -162,6 +162,23 @@ def refuse_shared(engine: Any) -> None:
         )
 
 
+class OneDatabase:
+    """Refuses a pool or an engine whose connections lead to different databases, as those of a program with a
+    database for each tenant may: the same lock in two databases has two holders.
+    """
+
+    def __init__(self) -> None:
+        self._first = ""
+
+    def check(self, label: str, database: str) -> None:
+        if self._first and database and database != self._first:
+            raise StoreUnfit(
+                f"{label}: the pool lends connections to the databases {self._first} and {database}, and a "
+                "lock is in one of them only: make a pool or an engine with one database for interlock"
+            )
+        self._first = self._first or database
+
+
 T = TypeVar("T")
 
 

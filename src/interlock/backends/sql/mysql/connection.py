@@ -14,6 +14,7 @@ from interlock.backends.sql.mysql import calls
 from interlock.backends.sql.mysql.driver import Driver
 from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.mysql.transactional import EngineCheck
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnfit
 
@@ -37,13 +38,13 @@ class MysqlConnection:
         schema: Schema,
         label: str,
         settings: Mapping[str, Any] | None,
-        check: ClusterCheck | None = None,
+        checks: Sequence[ClusterCheck | EngineCheck] = (),
     ) -> None:
         self._driver = driver
         self._schema = schema
         self._label = label
         self._settings = settings
-        self._check = check
+        self._checks = checks
         self._used = 0.0
         self._least = 0.0  # seconds that a step has at least: a distant server cannot answer sooner
         self._opened = settings is None
@@ -57,8 +58,8 @@ class MysqlConnection:
         self._least = min(
             MAX_ADDED_ROUND_TRIP_S, (self._used - began) / 2
         )  # of the four round trips or more that connecting takes
-        if self._check is not None:
-            await self._check.ask(self._driver, max(self._least, began + timeout - self._used))
+        for check in self._checks:
+            await check.ask(self._driver, max(self._least, began + timeout - self._used))
 
     async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
         asked = time.monotonic()

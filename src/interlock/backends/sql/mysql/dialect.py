@@ -14,6 +14,7 @@ from interlock.backends.sql.mysql.connection import MysqlConnection
 from interlock.backends.sql.mysql.driver import BlockingDriver, library
 from interlock.backends.sql.mysql.galera import ClusterCheck
 from interlock.backends.sql.mysql.subscription import MysqlSubscription
+from interlock.backends.sql.mysql.transactional import EngineCheck
 from interlock.backends.sql.pool import ConnectionPool
 from interlock.backends.sql.user_connections import NewLogin
 from interlock.errors import StoreUnfit
@@ -36,6 +37,10 @@ TRAITS = Traits(
         ),
         "the server loses commits in a crash (innodb_flush_log_at_trx_commit other than 1)",
         "the server's clock jumps forward",
+        (
+            "the tables are altered to an engine without transactions while clients run, or where clients "
+            "may not see it"
+        ),
     ),
     min_ttl=0.01,
     max_ttl=365 * 86400.0,
@@ -61,6 +66,7 @@ class MysqlDialect:
         if lender is not None:
             self._new_login = NewLogin(lender, lambda made: engines.learn_login(lender, address, made))
         self._check = ClusterCheck(address.label)
+        self._checks = (self._check, EngineCheck(address.label, address.schema.prefix))
         library("pymysql")  # now, not at the first claim: what is missing is said where the store is named
 
     questions = checks.QUESTIONS
@@ -99,7 +105,7 @@ class MysqlDialect:
     def _blocking_connection(self) -> MysqlConnection:
         address = self._address
         return MysqlConnection(
-            BlockingDriver(self.label), address.schema, self.label, address.settings, self._check
+            BlockingDriver(self.label), address.schema, self.label, address.settings, self._checks
         )
 
     def _loop_connection(self) -> MysqlConnection:
@@ -107,7 +113,7 @@ class MysqlDialect:
 
         address = self._address
         return MysqlConnection(
-            LoopDriver(self.label), address.schema, self.label, address.settings, self._check
+            LoopDriver(self.label), address.schema, self.label, address.settings, self._checks
         )
 
     def subscribe(self) -> Subscription | None:

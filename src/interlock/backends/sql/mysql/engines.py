@@ -9,7 +9,13 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.mysql.address import Address, session
 from interlock.backends.sql.mysql.connection import MysqlConnection
 from interlock.backends.sql.mysql.driver import ROLE, BlockingDriver, Driver
-from interlock.backends.sql.user_connections import AsyncEngine, Engine, Lender, UserSource
+from interlock.backends.sql.user_connections import (
+    AsyncEngine,
+    Engine,
+    Lender,
+    OneDatabase,
+    UserSource,
+)
 from interlock.errors import StoreUnfit
 
 # Seconds between two clocks that are one: that of a statement stands still while it runs.
@@ -114,8 +120,10 @@ def source(lender: MysqlLender, address: Address, runtime: WaitRuntime, connect_
     """Steps run on connections of this engine."""
 
     known: WeakSet[Any] = WeakSet()
+    database = OneDatabase()
 
     def adopt(lent: Any, connection: Any) -> _Lent:
+        database.check(address.label, lender.settings(connection)["database"] or "")
         if connection not in known:  # or an old connection would bring back an old password
             known.add(connection)
             learn_login(lender, address, connection)

@@ -199,11 +199,16 @@ class PostgresConnection:
                 f"{self._label}: the database has the encoding {encoding.decode()}; interlock needs UTF8"
             )
         asked = time.monotonic()
-        ((pid, isolation, nulls),) = await self.query(
+        ((pid, isolation, nulls, altered),) = await self.query(
             b"select pg_backend_pid(), current_setting('default_transaction_isolation'), "
-            b"current_setting('array_nulls')",
+            b"current_setting('array_nulls'), (" + self._address.schema.altered.encode() + b")",
             until,
         )
+        if altered is not None:
+            raise errors.unfit(
+                f"{self._label}: the table {altered.decode()}: what is written there may be dropped or "
+                "changed, and then two hold one lock; undo that, or name another schema with ?schema="
+            )
         self._trip = time.monotonic() - asked
         self.direct = int(pid or b"0") == self._pgconn.backend_pid
         self._role = self._address.role

@@ -35,6 +35,7 @@ TRAITS = Traits(
         ),
         "the server's clock jumps forward",
         "durability=relaxed: the server crashes within a second of the grant",
+        "while clients run, somebody gives the tables a trigger or a rule that drops writes",
     ),
     min_ttl=0.05,
     max_ttl=365 * 86400.0,

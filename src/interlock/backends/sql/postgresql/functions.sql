@@ -4,6 +4,8 @@
 -- committed. At any other isolation level it would not, so `enter` refuses them.
 -- A template: see schema.sql. @seed@ keeps the keys of this schema apart from those of others. @by_key@ has a function read rows in the order of the key: without
 -- statistics the planner takes a resource for a few rows, and reads and sorts all of them to find the first, or the one just ahead.
+-- @pinned@ gives a step, and all that it calls, the functions and operators of PostgreSQL, whatever the search path of the session finds before them, and
+-- has it fail where a policy would hide rows: either would let two holders in.
 -- Names below: r resource, i id, b the bell of the asking client, t now, tok token.
 
 -- Takes the lock of a resource for this transaction; returns the time after that.
@@ -116,7 +118,7 @@ end $$;
 -- ["b", token or null, ahead, retry, null, messages, id, token, permits, age, lapses in, note, who of the first], ["e", …, reason], ["m", …, capacity].
 create or replace function @claim_step@(
   r text, i text, its_ttl float8, wants int, cap int, queued boolean, place_ttl float8, block int, b text, n text, w text
-) returns text language plpgsql as $$
+) returns text language plpgsql @pinned@ as $$
 declare key constant bigint := hashtextextended(r, @seed@); t float8; tok bigint;
 begin
   -- As `enter`, whose call would be a tenth of the work.
@@ -207,7 +209,7 @@ end $$;
 
 -- Removes a claim and lets others in. Returns 't' if it stood and 'f' if not, and then the messages for the asking client.
 -- A claim that stands alone, or hands a mutex to the next, takes the short way. hint: its token if that is known, else 0; then its row is searched for.
-create or replace function @release_step@(r text, i text, linger float8, b text, late boolean, hint bigint) returns text language plpgsql as $$
+create or replace function @release_step@(r text, i text, linger float8, b text, late boolean, hint bigint) returns text language plpgsql @pinned@ as $$
 declare
   key constant bigint := hashtextextended(r, @seed@); t float8; tok bigint; next_tok bigint; next_id text; next_bell text;
   highest constant bigint := case when hint > 0 then hint else 9223372036854775807 end;
@@ -286,7 +288,7 @@ end $$;
 -- Moves lapses further away, never nearer, and never makes a row. Returns 'r' and their number if all were renewed, and messages, each after a newline;
 -- else an array in JSON with [answer, reason, messages] for each: r renewed, e evicted, x gone, or only waiting though its caller holds it. hints: tokens, 0 where one is not known.
 create or replace function @renew_step@(rs text[], ids text[], ttls float8[], notes text[], ps int[], hints bigint[], waiting boolean[], b text) returns text
-language plpgsql as $$
+language plpgsql @pinned@ as $$
 declare t float8; done int[]; n int; messages text; answers jsonb := '[]'; why text; special boolean; told text := '';
 begin
   special := exists (select from unnest(notes, ps) as u(note, p) where u.note is not null or u.p is not null);
@@ -365,13 +367,16 @@ end $$;
 
 -- Marks one claim, or all holders if i is null, as evicted. Returns the victims in JSON, as steps.EVICT says. its_call: the id under which this answer is kept, among the registers.
 -- A victim whose row a guard's open transaction has locked raises IL002, and nothing is done: the caller asks again.
-create or replace function @evict_step@(r text, i text, why text, remembered float8, its_call text) returns text language plpgsql as $$
+create or replace function @evict_step@(r text, i text, why text, remembered float8, its_call text) returns text language plpgsql @pinned@ as $$
 declare
   key constant bigint := hashtextextended(r, @seed@); t constant float8 := @enter@(key);
   c record; taken bigint := 0; met jsonb := '[]'; gone bigint[] := '{}'; n int; let_in int; its_permits int[] := '{}'; its_state int[] := '{}';
 begin
   select value into c from @register@ where name = its_call and lapses_at > t;
-  if found then return c.value; end if;
+  if found then
+    update @register@ set writer = writer where name = its_call;  -- as in `write_step`
+    return c.value;
+  end if;
   for c in select * from @claim@ where resource = r and state < 2 and lapses_at > t order by token loop
     taken := taken + c.permits;
     exit when i is null and taken > c.capacity;
@@ -399,14 +404,18 @@ begin
 end $$;
 
 -- Writes a register if its version is still v. Returns [value, version] in JSON, or null.
-create or replace function @write_step@(n text, v bigint, val text, i text, b text, remembered float8) returns text language plpgsql as $$
+create or replace function @write_step@(n text, v bigint, val text, i text, b text, remembered float8) returns text language plpgsql @pinned@ as $$
 declare
   key constant bigint := hashtextextended(n, @seed@ + 1); t constant float8 := @enter@(key);
   old_value text; old_version bigint; old_writer text; new_version bigint;
 begin
   select value, version, writer into old_value, old_version, old_writer from @register@
     where name = n and (lapses_at is null or lapses_at > t);
-  if old_writer = i then return json_build_array(old_value, old_version); end if;
+  if old_writer = i then
+    -- A commit of its own, which waits for the standby again: the first may have been ended while it waited.
+    update @register@ set writer = writer where name = n;
+    return json_build_array(old_value, old_version);
+  end if;
   if coalesce(old_version, 0) <> v then return null; end if;
   new_version := @draw@(key, t, 1);
   insert into @register@ values (n, val, new_version, i, case when val is null then t + remembered end)
@@ -416,7 +425,7 @@ begin
 end $$;
 
 -- Looks for a claim by its id, and writes a bell into its row unless it is ''. Returns [state, rung, token, lapses in] in JSON, or null.
-create or replace function @find_step@(r text, i text, b text, hint bigint) returns text language plpgsql as $$
+create or replace function @find_step@(r text, i text, b text, hint bigint) returns text language plpgsql @pinned@ as $$
 declare t constant float8 := @now@; c record; highest constant bigint := case when hint > 0 then hint else 9223372036854775807 end;
 begin
   select state, rung::int as rung, token, lapses_at, bell into c from @claim@
@@ -431,7 +440,7 @@ end $$;
 
 -- Has a bell rung at changes of a queue (q) or a register (r), for so many seconds. Under the lock: a change that does not see the bell has been
 -- committed before this returns, and whoever looks next sees the change.
-create or replace function @watch_step@(kind text, n text, b text, seconds float8) returns void language plpgsql as $$
+create or replace function @watch_step@(kind text, n text, b text, seconds float8) returns void language plpgsql @pinned@ as $$
 declare key constant bigint := hashtextextended(n, case kind when 'q' then @seed@ else @seed@ + 1 end); t constant float8 := @enter@(key);
 begin
   if kind = 'q' then
@@ -443,7 +452,7 @@ begin
 end $$;
 
 -- Removes what has lapsed in a slice of the claims, and old registers and bells. Returns [gone, last resource or null, last token] in JSON.
-create or replace function @sweep_step@(r text, tok bigint, slice int) returns text language plpgsql as $$
+create or replace function @sweep_step@(r text, tok bigint, slice int) returns text language plpgsql @pinned@ as $$
 declare t constant float8 := @now@; last_r text; last_tok bigint; n int; gone int;
 begin
   select resource, token into last_r, last_tok from @claim@ where (resource, token) > (r, tok) order by resource, token offset slice - 1 limit 1;

@@ -12,6 +12,7 @@ from interlock.errors import InvalidSetting
 
 VERSION = 2  # of the functions; schema.sql says which tables they share with earlier ones
 CLOCK = "extract(epoch from clock_timestamp())::float8"
+PINNED = "set search_path = pg_catalog, pg_temp set row_security = off"
 BY_KEY = "set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off"
 INSTALL_LOCK = 0x696E7465726C6F63  # "interloc": everybody who creates tables of interlock takes turns
 
@@ -26,6 +27,23 @@ MAX_PREFIX_CHARACTERS = 63 - max(len(f"{name}_{VERSION}") for name in (*TABLES, 
 """The bytes of a prefix, at most: PostgreSQL cuts longer names without a word."""
 
 
+ALTERED = """
+select c.relname || ' ' || f.found from pg_class c join pg_namespace n on n.oid = c.relnamespace, lateral (
+  select 'is no table' as found where c.relkind not in ('r', 'p')
+  union all select 'is not logged' where c.relpersistence <> 'p'
+  union all select 'has policies that hide rows from this user' where row_security_active(c.oid)
+  union all select 'has the trigger ' || t.tgname from pg_trigger t
+    where t.tgrelid = c.oid and not t.tgisinternal and t.tgenabled <> 'D' and t.tgtype & 3 = 3
+  union all select 'has the rule ' || r.rulename from pg_rewrite r
+    where r.ev_class = c.oid and r.ev_enabled <> 'D' and c.relkind in ('r', 'p')
+) f
+where n.nspname = {schema} and c.relname in ({tables}) limit 1
+"""
+"""Asks what about our tables may drop or change what is written: a trigger before the change of a row, a
+rule, a policy, a view in the place of a table, a table that a crash empties.
+"""
+
+
 @cache
 def _file(name: str) -> str:
     loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
@@ -36,6 +54,10 @@ def _file(name: str) -> str:
 def quoted(name: str) -> str:
     """An identifier as SQL takes it literally."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 class Schema:
@@ -83,11 +105,19 @@ class Schema:
                 return self.clock
             if what == "by_key":
                 return BY_KEY
+            if what == "pinned":
+                return PINNED
             if what == "version":
                 return str(VERSION)
             return str(seed) if what == "seed" else self.name(what)
 
         return re.sub(r"@(\w+)@", word, template)
+
+    @property
+    def altered(self) -> str:
+        """A query for one text that says what somebody has changed about the tables; null if nothing."""
+        tables = ", ".join(_literal(self.prefix + table) for table in ("slot", "claim", "register"))
+        return ALTERED.format(schema=_literal(self.schema), tables=tables)
 
     def script(self) -> str:
         """Everything that creates the tables and functions. It may run again, and by many at once."""

@@ -15,7 +15,7 @@ from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.sql.postgresql.address import Address
 from interlock.backends.sql.postgresql.connection import PostgresConnection, Waits
 from interlock.backends.sql.postgresql.statements import Statement
-from interlock.backends.sql.user_connections import Lender, UserSource, unless_cancelled
+from interlock.backends.sql.user_connections import Lender, OneDatabase, UserSource, unless_cancelled
 from interlock.errors import StoreUnfit, Unreached
 
 IDLE = 0  # TransactionStatus
@@ -128,12 +128,14 @@ def source(
     """Steps run on connections of this pool."""
 
     known: WeakSet[Any] = WeakSet()
+    database = OneDatabase()
 
     def adopt(lent: Any, connection: Any) -> _Lent:
         adopted = _Lent(address, statements, waits, lent, connection)
         if adopted.stale() or adopted.pgconn.transaction_status != IDLE:
             adopted.leave()
             raise Unreached(f"{address.label}: the pool lent a connection that is closed or in use")
+        database.check(address.label, adopted.pgconn.db.decode("utf-8", "replace"))
         if connection not in known:  # or an old connection would bring back an old password
             known.add(connection)
             address.learn_from(adopted.pgconn)
