@@ -14,6 +14,7 @@ import pytest
 
 import interlock
 from interlock import aio, events
+from interlock.testing.lag import at_most
 
 URL = "memory://for-tools"
 
@@ -182,6 +183,43 @@ def test_waiting_for_the_loss_ends_with_the_release(client: interlock.Client) ->
     threading.Timer(0.1, lease.release).start()
     assert lease.wait_for_loss(timeout=20) is True
     assert lease.cause == ""
+
+
+def test_waiting_for_the_loss_ends_with_a_release_that_leaves_a_min_hold(client: interlock.Client) -> None:
+    lease = client.lock("min_hold", min_hold=20).acquire_or_raise()
+    threading.Timer(0.1, lease.release).start()
+    with at_most(3):
+        assert lease.wait_for_loss(timeout=9) is True
+
+
+ENDS: dict[str, dict[str, Any]] = {
+    "lapsed": {"renew": False},
+    "max_hold": {"max_hold": 0.5},
+    "owner_ended": {},
+}
+
+
+@pytest.mark.parametrize("cause", ENDS)
+def test_whoever_waits_for_the_loss_hears_in_time_what_the_clock_ends(
+    cause: str, client: interlock.Client
+) -> None:
+    lock = client.lock("x", ttl=1, **ENDS[cause])
+    lease = in_a_thread(lock.acquire_or_raise) if cause == "owner_ended" else lock.acquire_or_raise()
+    with at_most(2.5):
+        assert lease.wait_for_loss(timeout=9) is True
+    assert lease.cause == cause
+
+
+@pytest.mark.parametrize("cause", ["lapsed", "max_hold"])
+def test_a_task_that_waits_for_the_loss_hears_in_time_what_the_clock_ends(cause: str) -> None:
+    async def main() -> None:
+        async with aio.connect(URL) as client:
+            lease = await client.lock("x", ttl=1, **ENDS[cause]).acquire_or_raise()
+            with at_most(2.5):
+                assert await lease.wait_for_loss(timeout=9) is True
+            assert lease.cause == cause
+
+    asyncio.run(main())
 
 
 def test_a_task_waits_for_the_loss() -> None:

@@ -443,6 +443,18 @@ def test_a_lease_that_is_adopted_after_its_owner_ended_lives_on() -> None:
         taken[0].release()
 
 
+def test_a_lease_that_is_adopted_when_little_of_it_is_left_is_renewed_at_once() -> None:
+    ttl = stretched(1.2)
+    with interlock.connect(fresh(), ttl=ttl) as client:
+        with ThreadPoolExecutor(1) as short_lived:
+            lease = short_lived.submit(client.lock("x").acquire_or_raise).result()
+        # By then its keeper has looked twice, and means to look again at its end.
+        eventually(lambda: lease.remaining() < 0.25 * ttl)
+        lease.adopt()
+        eventually(lambda: lease.remaining() > 0.5 * ttl)
+        lease.check()
+
+
 def test_a_lease_that_was_evicted_cannot_be_adopted() -> None:
     with interlock.connect(fresh()) as client:
         lease = client.lock("x").acquire()

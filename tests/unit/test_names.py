@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from enum import Enum, StrEnum
 from typing import Any
 
 import pytest
@@ -70,6 +71,38 @@ def test_a_subclass_of_str_does_not_decide_who_shares_a_lock() -> None:
         __hash__ = str.__hash__
 
     assert type(checked_name(Sly("x"))) is str
+
+
+class Job(str, Enum):  # noqa: UP042 - StrEnum has a `__str__` of its own, and is what this is about
+    REPORT = "report"
+
+
+class Other(StrEnum):
+    REPORT = "report"
+
+
+@pytest.mark.parametrize("member", [Job.REPORT, Other.REPORT])
+def test_a_member_of_an_enumeration_names_what_its_value_names(member: str) -> None:
+    assert (checked_name(member), checked_words(member, "a note")) == ("report", "report")
+
+
+def test_a_subclass_of_str_does_not_decide_how_long_a_name_may_be() -> None:
+    class Short(str):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            return 1
+
+        def encode(self, *_: object) -> bytes:
+            return b"x"
+
+        def isprintable(self) -> bool:
+            return True
+
+    with pytest.raises(InvalidName, match="not 2000"):
+        checked_name(Short("x" * 2000))
+    with pytest.raises(InvalidSetting, match="bytes"):
+        checked_words(Short("x" * 5000), "a note")
 
 
 @pytest.mark.parametrize("words", ["x" * 4097, "é" * 2049, "a\x00b", "\ud800"])

@@ -135,6 +135,7 @@ class Attempt:
             return None
         self.lease = lease = client.lease_type(holding, claim, granted, self.asked, self.owner)
         holding.register_lease(self, lease)
+        lease._begin()
         client.attempts.pop(self, None)
         if client.closed:
             client.attempt_ended()
@@ -168,6 +169,7 @@ class Attempt:
                 return None
             self.lease = lease = granted if isinstance(granted, Lease) else self._lease(holding, granted)
             holding.register_lease(self, lease)
+            lease._begin()
             return lease
         except BaseException:
             await self.undo()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 REMOVAL_WAIT_S = 10.0  # seconds that one wait for a removal of the claim lasts
+LINGERING_WAIT_S = 1.0  # the same with a `min_hold`: some stores do not wake for a release that leaves one
 REMOVAL_PAUSE_S = 0.2  # seconds between two questions, whatever ends the waits
 SIGN_AFTER_S = 1.0  # seconds after which an heir that still holds tells the store who it is
 
@@ -227,6 +228,16 @@ class Lease:
         if state is RELEASED:
             raise self._release()
 
+    def _begin(self) -> None:
+        """Hand the lease to its holder, unless it has ended by then: no body may begin without it.
+
+        A listener that hears of the grant may take longer than the lease lives, release it, or close the
+        client; and a multilock may lose one lease while it waits for the next.
+        """
+        if self.state in FINAL:
+            self._holding.client.check_open()
+            self.check()
+
     def loss(self) -> LeaseLost:
         """Return the `LeaseLost` error that `check` raises, or would raise if the lease were lost now."""
         return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
@@ -313,10 +324,13 @@ class Lease:
         client = self._holding.client
         if not client.entries:
             self._owner = owner
-            return
-        with client.mutex:
-            client.move_entry(self, self._owner, owner)
-            self._owner = owner
+        else:
+            with client.mutex:
+                client.move_entry(self, self._owner, owner)
+                self._owner = owner
+        if self._orphaned:  # not renewed for a while: the keeper must not wait for the next turn
+            self._last_try = min(self._last_try, self._counts_from)
+            client.keeper.keep(self)
 
     # ---- what the keeper asks (see keeper.Renewable) --------------------------------
 
@@ -512,7 +526,11 @@ class Lease:
         self.check()
 
     async def _wait_for_loss(self, timeout: float | None) -> bool:
-        """Watch the store; the keeper learns of an eviction only when it renews the lease. See the faces."""
+        """Watch the store; the keeper learns of an eviction only when it renews the lease. See the faces.
+
+        A store only tells that the claim is gone. What our own clock ends, nobody tells, so each wait ends
+        with the lease.
+        """
         client, runtime = self._holding.client, self._runtime
         seconds = timing.checked_timeout(timeout)
         until = FOR_EVER if seconds is None else runtime.now() + seconds
@@ -521,14 +539,15 @@ class Lease:
             asked = runtime.now()
             if asked >= until:
                 return False
-            limit = min(REMOVAL_WAIT_S, until - asked)
+            longest = LINGERING_WAIT_S if self._free_from else REMOVAL_WAIT_S
+            limit = max(0.0, min(longest, until - asked, self._deadline - asked))
             try:
                 await client.store.wait(self._claim, None, limit)
                 if runtime.now() - asked < limit:  # something has happened to the claim
                     await self._verify()
             except StoreUnavailable:
                 pass  # the keeper deals with it
-            await runtime.sleep(max(0.0, min(REMOVAL_PAUSE_S, until - runtime.now())))
+            await runtime.sleep(max(0.0, min(REMOVAL_PAUSE_S, min(until, self._deadline) - runtime.now())))
         return True
 
     async def _verify(self) -> None:

@@ -146,6 +146,8 @@ class MultiAttempt:
                     await self.undo()
                     return None
                 leases.append(lease)
+            for lease in leases:  # while it waited for the later ones, it may have lost an earlier one
+                lease._begin()
         except BaseException:
             await self._multi.client.runtime.finish(self.undo)
             raise

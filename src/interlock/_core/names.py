@@ -50,6 +50,7 @@ def printable_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"a resource is named by a str, not {type(name).__name__}")
+    name = _plain(name)
     if not name:
         raise InvalidName("a resource needs a name: got an empty string")
     # No forbidden character is printable. So few programs ever compile the pattern, which takes as long as a
@@ -59,7 +60,14 @@ def printable_name(name: object) -> str:
         raise InvalidName(f"{ascii(name)[:80]}: {kind} at position {found.start()} cannot be part of a name")
     if len(name) > MAX_NAME_BYTES // 4 and (size := len(name.encode())) > MAX_NAME_BYTES:
         raise InvalidName(f"{name[:40]}…: a name has at most {MAX_NAME_BYTES} bytes of UTF-8, not {size}")
-    return str(name)  # a subclass's own equality must not decide who shares a lock
+    return name
+
+
+def _plain(text: str) -> str:
+    """The code points of a text. A member of an enumeration, or of another subclass, has methods of its own:
+    by `str(name)`, one who locks `Jobs.REPORT` and one who locks its value would not exclude each other.
+    """
+    return str.__str__(text)
 
 
 def checked_note(note: object) -> str:
@@ -76,10 +84,11 @@ def checked_words(words: object, what: str) -> str:
     """The caller's own words, if every store can keep them word for word."""
     if not isinstance(words, str):
         raise TypeError(f"{what} is a str, not {type(words).__name__}")
+    words = _plain(words)
     try:
         size = len(words.encode())
     except UnicodeEncodeError:
         raise InvalidSetting(f"{what} holds a lone surrogate: {ascii(words)[:80]}") from None
     if size > MAX_WORDS_BYTES or "\x00" in words:
         raise InvalidSetting(f"{what} has at most {MAX_WORDS_BYTES} bytes of UTF-8 and no NUL")
-    return str(words)
+    return words

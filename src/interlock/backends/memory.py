@@ -295,6 +295,7 @@ class MemoryStore(StoreDefaults):
                 row.lapses = now + linger
                 for other in queue:
                     space.ring(other.id)  # they were told a later lapse
+                space.ring(id)  # its holder may wait for that, too
                 space.ring(f"queue:{resource}")
             else:
                 space.remove(resource, queue, row, now)
