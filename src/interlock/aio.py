@@ -625,9 +625,11 @@ class Register(RegisterMixin):
         """Write `value` if the register is still at the version `expected`; return None if it has changed.
 
         Writing None deletes the value. A write that succeeded is not taken for a conflict when its reply is
-        lost.
+        lost. What is returned has the value as everybody reads it from then on: JSON knows no tuples, and its
+        keys are texts.
         """
         version = expected.version if isinstance(expected, Value) else expected
+        value = self._core.as_read(value)
         written = await self._core.compare_and_set(version, value)
         return None if written is None else Value(value, written)
 
@@ -638,7 +640,7 @@ class Register(RegisterMixin):
         """
 
         def decide(value: Any) -> tuple[Any, Any]:
-            new = function(value)
+            new = self._core.as_read(function(value))
             return new, new
 
         return Value(*await self._core.change(decide))
@@ -761,6 +763,10 @@ class Condition(ConditionMixin):
 
         It may return True without a notification after the store was out of reach. So check what you wait for
         in a loop, or use `wait_for`.
+
+        Raises `NotHeld` unless the caller holds the lock. When it returns or is interrupted, the caller has
+        taken the lock again, as in `threading`; only if the store does not answer, it raises
+        without it.
         """
         return self._core.wait(timeout, self._core.client.runtime.owner())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from interlock._support.record import record
-from interlock._support.wording import counted, duration, held, taken
+from interlock._support.wording import counted, duration, held, printable, taken
 from interlock.errors import LeaseLost
 from interlock.model import Standing
 
@@ -119,8 +119,8 @@ class WaitingForItself(Event):
 
     def __str__(self) -> str:
         return (
-            f"{self.resource}: {self.owner} waits for a lock that it holds itself (token {self.token}): "
-            "release it first, or use client.rlock, which its owner may take again"
+            f"{self.resource}: {printable(self.owner)} waits for a lock that it holds itself "
+            f"(token {self.token}): release it first, or use client.rlock, which its owner may take again"
         )
 
 
@@ -140,7 +140,8 @@ class Doubtful(Event):
     def __str__(self) -> str:
         if self.why:
             return (
-                f"{self.resource}: the lease with token {self.token} could not be renewed ({self.why}); "
+                f"{self.resource}: the lease with token {self.token} could not be renewed "
+                f"({printable(self.why)}); "
                 f"it is lost in {duration(self.remaining)} unless that is mended"
             )
         return (
@@ -161,7 +162,7 @@ class OwnerEnded(Event):
 
     def __str__(self) -> str:
         return (
-            f"{self.resource}: {self.owner} has ended and had not released the lease with token "
+            f"{self.resource}: {printable(self.owner)} has ended and had not released the lease with token "
             f"{self.token}; it is lost in {duration(self.remaining)} unless a living thread or task calls "
             "lease.adopt()"
         )
@@ -190,7 +191,9 @@ class CleanupFailed(Event):
     error: str
 
     def __str__(self) -> str:
-        return f"{self.resource}: a claim could not be taken back and lapses by itself ({self.error})"
+        return (
+            f"{self.resource}: a claim could not be taken back and lapses by itself ({printable(self.error)})"
+        )
 
 
 @record
@@ -217,7 +220,8 @@ class KeeperFailed(Event):
 
     def __str__(self) -> str:
         return (
-            f"the keeper, which renews leases, met an error that it did not expect, and goes on: {self.error}"
+            "the keeper, which renews leases, met an error that it did not expect, and goes on: "
+            f"{printable(self.error)}"
         )
 
 
@@ -246,4 +250,4 @@ class CallbackFailed(Event):
 
     def __str__(self) -> str:
         of = f"{self.resource}: " if self.resource else ""
-        return f"{of}the callback on_lost failed: {self.error}"
+        return f"{of}the callback on_lost failed: {printable(self.error)}"

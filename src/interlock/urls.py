@@ -430,7 +430,10 @@ def _sqlite_file(parts: SplitResult) -> tuple[str | None, bool]:
     allow = options.pop("allow_network_filesystem", "0")
     if options or allow not in ("0", "1"):
         raise InvalidURL("sqlite:// knows one option: ?allow_network_filesystem=1")
-    return unquote(parts.path[1:], errors="surrogateescape") or None, allow == "1"
+    path = unquote(parts.path[1:], errors="surrogateescape")
+    if "\x00" in path:
+        raise InvalidURL("sqlite:// takes a path, and no path has a NUL in it")
+    return path or None, allow == "1"
 
 
 def _open_redis(parts: SplitResult, runtime: Runtime, asynchronous: bool, connect_timeout: float) -> Store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock._support.printable import printable
 from interlock._support.record import record
 
 ELECTION = "election"
@@ -47,4 +48,4 @@ class Who:
             text += f" {self.thread}"
         if self.site:
             text += f" ({self.site})"
-        return text
+        return printable(text)  # other programs chose these words

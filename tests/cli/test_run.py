@@ -118,6 +118,7 @@ class TestTheExitCode:
             ["run"],
             ["run", "job"],
             ["run", "job", "--"],
+            ["run", "job", "--", ""],
             ["run", "job", "true"],
             ["run", "--", "true"],
             ["run", "-n", "-w", "1", "job", "--", "true"],

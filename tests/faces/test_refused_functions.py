@@ -146,6 +146,29 @@ def test_an_async_lock_refuses_what_it_would_not_guard(what: str, kind: str) -> 
         made(aio.connect(fresh()), kind)(function)
 
 
+@kinds
+def test_a_sync_lock_refuses_a_context_manager_that_was_made_under_it(
+    kind: str, client: interlock.Client
+) -> None:
+    for make in (contextlib.contextmanager(generator), contextlib.asynccontextmanager(async_generator)):
+        with pytest.raises(TypeError, match=r"returned an? .*context manager.*take the lock inside"):
+            made(client, kind)(lambda make=make: make())()
+
+
+@kinds
+def test_an_async_lock_refuses_a_context_manager_that_was_made_under_it(kind: str) -> None:
+    async def main() -> None:
+        async with aio.connect(fresh()) as client:
+
+            async def make() -> Any:
+                return contextlib.asynccontextmanager(async_generator)()
+
+            with pytest.raises(TypeError, match=r"returned an async context manager.*take the lock inside"):
+                await made(client, kind)(make)()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "once"])
 def test_a_function_that_a_context_manager_decorates_is_an_ordinary_one(
     kind: str, client: interlock.Client

@@ -61,6 +61,11 @@ def test_what_is_held_shows_it_and_what_was_lost_does_not() -> None:
     assert repr(client).endswith("closed>")
 
 
+def test_a_client_shows_its_store_on_one_line() -> None:
+    with interlock.connect("memory://two\nlines\x1b[31m") as client:
+        assert repr(client).isprintable()
+
+
 def test_a_value_and_a_multilease_show_what_they_are() -> None:
     async def main() -> None:
         async with aio.connect("memory://values") as client:

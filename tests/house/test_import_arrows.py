@@ -9,7 +9,7 @@ import pytest
 from tests.house.source import imports, modules
 
 # Small parts without a clock, a thread or a socket, which any module may use.
-PURE_SUPPORT = ("_support.record", "_support.wording")
+PURE_SUPPORT = ("_support.printable", "_support.record", "_support.wording")
 DATA = (*PURE_SUPPORT, "model", "who", "errors", "events")
 PORTS = (*DATA, "store", "_core.runtime")
 CORE = (*PORTS, "_core")
@@ -25,10 +25,11 @@ CLI = (*PUBLIC, "cli", "_support")
 # The longest matching row counts. A module without a row is an error: decide where it belongs.
 ARROWS: dict[str, tuple[str, ...]] = {
     "_support": (),
-    "_support.wording": ("_support.record", "model", "who"),
+    "_support.printable": (),
+    "_support.wording": ("_support.printable", "_support.record", "model", "who"),
     "_support.log": DATA,
     "_support.native": PORTS,
-    "who": ("_support.record",),
+    "who": ("_support.printable", "_support.record"),
     "model": ("_support.record", "who"),
     "errors": (*PURE_SUPPORT, "model", "who"),
     "events": (*PURE_SUPPORT, "model", "errors", "who"),
@@ -123,6 +124,7 @@ BESIDE = ("asyncio", "concurrent", "multiprocessing", "queue", "signal", "subpro
 OUTSIDE = ("os", "select", "selectors", "socket", "sqlite3")
 WORLD = (*CHANCE, *BESIDE, *OUTSIDE)
 APART: dict[str, tuple[str, ...]] = {
+    "_support.printable": WORLD,
     "_support.record": WORLD,
     "_support.wording": WORLD,
     "model": WORLD,

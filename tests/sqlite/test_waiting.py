@@ -28,6 +28,7 @@ from interlock.testing.lag import at_most
 from tests.patience import PATIENCE
 from tests.sqlite.common import ManualClock, claim, eventually
 from tests.sqlite.conftest import Open
+from tests.sqlite.contender import surroundings
 from tests.sqlite.waiting import SOON, listening, reading, stand, waiting
 
 
@@ -42,6 +43,30 @@ def bells_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def rung(store: SqliteStore, id: str, resource: str = "r") -> bool:
     """Whether a wait of this claim would return at once."""
     return not drive(store._unchanged(claim(resource, id), Busy(1, 1.0, None), store.now() + 5.0))
+
+
+FROZEN = """
+import sys, threading, time
+import interlock
+
+stopped = time.monotonic()
+time.monotonic = lambda: stopped  # as libraries do that freeze the time for tests
+with interlock.connect(sys.argv[1]) as client, client.lock("x"):
+    lock = client.lock("x")
+    threads = [threading.Thread(target=lock.acquire, args=(True, 0.2)) for _ in range(int(sys.argv[2]))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+@pytest.mark.parametrize("waiters", ["1", "3"])
+def test_a_wait_ends_in_its_time_though_a_test_has_stopped_the_clock(waiters: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    subprocess.run(
+        [sys.executable, "-c", FROZEN, url, waiters], env=surroundings(), check=True, timeout=PATIENCE
+    )
 
 
 # ---- doorbells ----------------------------------------------------------------------------

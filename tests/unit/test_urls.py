@@ -32,6 +32,7 @@ REFUSED = {
     "sqlite:///x?mode=ro": "knows one option",
     "sqlite:///x?allow_network_filesystem=yes": "knows one option",
     "sqlite:///x#y": "takes no #fragment",
+    "sqlite:///x%00y": "no path has a NUL in it",
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock import events
 from interlock.model import Standing
 from interlock.who import Who
 
@@ -42,6 +43,20 @@ def test_text_that_was_made_to_hurt_is_shown_as_it_is(text: str) -> None:
 def test_everything_packed_is_read_again(host: str, pid: int, thread: str, site: str, kind: str) -> None:
     who = Who(host, pid, thread, site, kind)
     assert Who.parse(who.pack()) == who
+
+
+@pytest.mark.parametrize("words", ["a\nb", "\x1b[31m", "\u202e", "\x9b"])
+def test_words_of_others_draw_nothing_on_a_terminal(words: str) -> None:
+    assert str(Who("h" + words, 1, "t" + words, "s" + words)).isprintable()
+    for event in (
+        events.OwnerEnded("x", 7, words, 1.0),
+        events.WaitingForItself("x", words, 7),
+        events.Doubtful("x", 7, 1.0, words),
+        events.CleanupFailed("x", words),
+        events.KeeperFailed(words),
+        events.CallbackFailed(words),
+    ):
+        assert str(event).isprintable()
 
 
 def test_a_standing_tells_its_caller_in_words() -> None:

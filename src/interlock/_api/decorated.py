@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, cast
@@ -39,8 +40,6 @@ def refuse_context_manager(function: object) -> None:
     code = getattr(function, "__code__", None)
     if code is None or getattr(function, "__wrapped__", None) is None:
         return
-    import contextlib
-
     # All that a decorator makes has the same code, which is not that of `contextlib.ContextDecorator`.
     if code in (_code(contextlib.contextmanager), _code(contextlib.asynccontextmanager)):
         raise TypeError(
@@ -86,6 +85,8 @@ UNFINISHED: dict[type, str] = {
     CoroutineType: "a coroutine",
     GeneratorType: "a generator",
     AsyncGeneratorType: "an async generator",
+    contextlib._GeneratorContextManager: "a context manager",
+    contextlib._AsyncGeneratorContextManager: "an async context manager",
 }
 """Results of a call, such as coroutines and generators, whose body has not run yet."""
 

@@ -22,6 +22,7 @@ from interlock._core.holding import Holding
 from interlock._core.reentry import Reentrant
 from interlock._core.semaphore import SemaphoreHolding
 from interlock._core.settings import DEFAULT_SETTINGS, DEFAULTS, Settings
+from interlock._support.wording import printable
 from interlock.model import EVERYTHING, Traits
 
 if TYPE_CHECKING:
@@ -428,7 +429,7 @@ class ClientMixin(
 
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else f"{len(self._core.leases)} leases"
-        return f"<{public_path(type(self))} {self._store} at {id(self):#x}: {state}>"
+        return f"<{public_path(type(self))} {printable(self._store)} at {id(self):#x}: {state}>"
 
     @property
     def traits(self) -> Traits:

@@ -6,7 +6,7 @@ Kinds of registers are kept apart by a prefix no user's name can have.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from interlock._core import timing
@@ -29,6 +29,7 @@ R = TypeVar("R")
 
 RECHECK_PERIOD_S = 5.0  # seconds: a missed wake-up costs no more than this
 MAX_VALUE_BYTES = 2**20
+SHALLOW = 50  # levels of a value that always fit into the stack
 
 
 class Cell:
@@ -48,12 +49,20 @@ class Cell:
         self._key = f"{kind}\x1f{self.name}"
 
     async def read(self, left: float = float("inf")) -> tuple[Any, int]:
+        read = await self._read(left)
+        return self._decoded(read), read.version
+
+    async def _read(self, left: float) -> Versioned:
         self.client.check_open()
         with self.client.while_open():
-            read = await self.client.store.read(self._key, timing.patience(left))
+            return await self.client.store.read(self._key, timing.patience(left))
+
+    def _decoded(self, read: Versioned) -> Any:
         try:
-            return decoded(read), read.version
+            return decoded(read)
         except RecursionError:
+            if not nested(read.value or ""):  # not its fault: the caller is near the recursion limit
+                raise
             raise StoreUnfit(f"{self.name}: its value is nested too deeply to be read here") from None
         except (ValueError, TypeError) as error:
             raise StoreUnfit(
@@ -61,16 +70,30 @@ class Cell:
                 "see who else may write there, and remove it"
             ) from None
 
+    @staticmethod
+    def as_read(value: Any) -> Any:
+        """A value of the user's as everybody reads it who comes later; `InvalidSetting` if a part of it
+        would be lost, because two of its keys become one.
+        """
+        if (text := encoded(value)) is None:
+            return None
+        import json
+
+        return json.loads(text, object_pairs_hook=_dictionary)
+
     async def compare_and_set(self, version: int, value: Any, until: float = float("inf")) -> int | None:
         """The new version, or None if the register has changed since `version` was read.
 
         A lost reply is answered by asking again under the same id: the store knows its own writer, unless
         another has written since. Then `StoreUnavailable` says that the write may have been applied.
         """
-        written, sure = await self._write(version, value, until)
+        written, sure = await self._write(version, self._encoded(value), until)
         if not sure:
             raise self._unknown()
         return written
+
+    def _encoded(self, value: Any) -> str | None:
+        return encoded(value, self.client.store.traits.largest_value)
 
     def _perhaps_applied(self, error: StoreUnavailable) -> StoreUnavailable:
         return StoreUnavailable(f"{error}; the change of {self.name} may have been applied: read it again")
@@ -81,14 +104,14 @@ class Cell:
             "since; read it again"
         )
 
-    async def _write(self, version: int, value: Any, until: float) -> tuple[int | None, bool]:
+    async def _write(self, version: int, text: str | None, until: float) -> tuple[int | None, bool]:
         """The new version or None, and whether that is certain.
 
         Only here is a write sent again. A store that did so by itself would hide that its first copy may have
         counted.
         """
         self.client.check_open()
-        runtime, text = self.client.runtime, encoded(value, self.client.store.traits.largest_value)
+        runtime = self.client.runtime
         id, sent = runtime.fresh_id(), False
         for tries in range(MAX_CLAIM_TRIES):
             asked = runtime.now()
@@ -127,15 +150,17 @@ class Cell:
         `look(value)` is awaited before each `decide(value)`, for what must be asked after the value was read.
         """
         while True:
-            value, version = await self.read(until - self.client.runtime.now())
+            read = await self._read(until - self.client.runtime.now())
+            value, version = self._decoded(read), read.version
             if look is not None:
                 await look(value)
             new, result = decide(value)
-            if new == value:
+            # By their texts: `decide` may have changed the value itself, and 1 == True.
+            if (text := self._encoded(new)) == read.value:
                 if await self._confirmed(version, until):
                     return result, version
                 continue
-            written, sure = await self._write(version, new, until)
+            written, sure = await self._write(version, text, until)
             if written is not None:
                 return result, written
             if not (sure or again):
@@ -201,6 +226,8 @@ def encoded(value: Any, longest: int | None = None) -> str | None:
     except ValueError as error:
         raise InvalidSetting(f"a register's value must be JSON: {error}") from None
     except RecursionError:
+        if not deep(value):  # not its fault: the caller is near the recursion limit
+            raise
         raise InvalidSetting("a register's value is nested too deeply to be written as JSON") from None
     most = min(MAX_VALUE_BYTES, longest or MAX_VALUE_BYTES)
     if len(text) > most:
@@ -212,6 +239,36 @@ def decoded(read: Versioned) -> Any:
     import json
 
     return None if read.value is None else json.loads(read.value)
+
+
+def _dictionary(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InvalidSetting(
+            f"a register's value must be JSON, whose keys are texts: two keys of a dictionary both become "
+            f"{twice!r:.40}"
+        )
+    return found
+
+
+def nested(text: str) -> bool:
+    """Whether a text of JSON is nested more than a program near its recursion limit has room for."""
+    return text.count("[") + text.count("{") > SHALLOW
+
+
+def deep(value: Any) -> bool:
+    """As `nested`, of the value itself, which may even be part of itself."""
+    level: Collection[Any] = [value]
+    for _ in range(SHALLOW):
+        parts: dict[int, Any] = {}
+        for outer in level:
+            if isinstance(outer, (dict, list, tuple)):
+                inside = outer.values() if isinstance(outer, dict) else outer
+                parts |= {id(inner): inner for inner in inside}
+        level = parts.values()
+    return bool(level)
 
 
 class EventCell:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from interlock._support.printable import printable as printable
 from interlock.model import Standing
-
-JOINER = "\u200d"  # U+200D ZERO WIDTH JOINER: not printable by itself, but part of many emoji
 
 
 def duration(seconds: float) -> str:
@@ -89,19 +88,3 @@ def _lingering(holder: Standing) -> str:
 
 def _who(holder: Standing) -> str:
     return printable(str(holder.caller))
-
-
-def printable(text: str) -> str:
-    """Escape every character that could move the cursor, ring the bell or start a new line.
-
-    Notes and call sites come from other programs. They must not be able to draw on an operator's screen or to
-    forge a line of a log.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable() or character == JOINER
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )

@@ -218,7 +218,7 @@ def _check_words(argv: list[str], options: argparse.Namespace, parser: argparse.
         at = len(before) - len(rest)  # argparse gives what follows NAME, in order
         meant = _line([*argv[:at], "--", *argv[at:]])
         parser.error(f"the command stands after --{AS_IN}{meant}")
-    if not options.argv:
+    if not options.argv or not options.argv[0]:  # "" is what an unset variable of a shell leaves
         parser.error(f"the command is missing{AS_IN}{_line([*before, '--', 'CMD'])}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from interlock._support import wording
-from interlock._support.wording import JOINER as JOINER
+from interlock._support.printable import JOINER as JOINER
 from interlock._support.wording import printable as printable
 from interlock.cli import table
 from interlock.model import EVERYTHING, NEVER, Queue, Standing

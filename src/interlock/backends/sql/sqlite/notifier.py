@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock._support import native
+from interlock._support import clock, native
 from interlock.backends.kit.waiters import WeakWaiters, notify
 from interlock.backends.sql.sqlite.doorbell import DATAGRAMS_PER_READ, UNKNOWN, Doorbell, available
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
@@ -234,7 +234,7 @@ class Notifier:
 
         Returns for how many seconds the waiter has still to wait for its signal; 0.0 if the wait is over.
         """
-        until = time.monotonic() + timeout
+        until = clock.now() + timeout
         section, missed = self._reading, True
         if self._thread is None and not section.owned():
             try:
@@ -248,7 +248,7 @@ class Notifier:
         with self._mutex:
             if self._thread is None and not self._closed:
                 self._start()
-        return max(0.0, until - time.monotonic())
+        return max(0.0, until - clock.now())
 
     def _read(self, waiter: Waiter, until: float) -> bool:
         """Whether the wait is over."""
@@ -260,7 +260,7 @@ class Notifier:
         waiter.wake = reader.wake
         try:
             while self._thread is None and not self._closed:
-                if (now := time.monotonic()) >= until or waiter.is_set():
+                if (now := clock.now()) >= until or waiter.is_set():
                     return True
                 if self._receive(min(until, self._poll_at, self._check_at) - now, reader, waiter):
                     return True
@@ -274,10 +274,10 @@ class Notifier:
     # ---- the thread ---------------------------------------------------------------
 
     def _run(self) -> None:
-        idle_at = time.monotonic() + IDLE_STOP_S
+        idle_at = clock.now() + IDLE_STOP_S
         while True:
-            self._receive(min(self._poll_at, self._check_at) - time.monotonic(), self.doorbell)
-            now = time.monotonic()
+            self._receive(min(self._poll_at, self._check_at) - clock.now(), self.doorbell)
+            now = clock.now()
             with self._mutex:
                 if self._needed():
                     idle_at = now + IDLE_STOP_S
@@ -297,11 +297,11 @@ class Notifier:
 
     def _look_around(self) -> None:
         """Poll, and look for dead processes, if it is time."""
-        now = time.monotonic()
+        now = clock.now()
         if now >= self._poll_at:
             self._poll()
             self._poll_at = now + max(
-                self._pause, min(MAX_POLL_PERIOD_S, PAUSE_PER_POLL * (time.monotonic() - now))
+                self._pause, min(MAX_POLL_PERIOD_S, PAUSE_PER_POLL * (clock.now() - now))
             )
         if now >= self._check_at:
             self._check_lives()
@@ -335,7 +335,7 @@ class Notifier:
         """Count what a reception with rings for nobody took; stop listening for a while if that is too
         much.
         """
-        now = time.monotonic()
+        now = clock.now()
         left = max(0.0, self._wasted - (now - self._wasted_at) / PAUSE_PER_POLL)
         self._wasted, self._wasted_at = left + max(least, seconds), now
         if self._wasted > WASTED_S:
@@ -350,7 +350,7 @@ class Notifier:
         return len(waiting) == 1 and waiter.topics == (*topics,) and len(waiting.get(topics[0], ())) == 1
 
     def _ignores_rings(self) -> bool:
-        return time.monotonic() < self._deaf_until
+        return clock.now() < self._deaf_until
 
     def _poll(self) -> None:
         """Wake waiters for whom something has changed although no ring reached us."""

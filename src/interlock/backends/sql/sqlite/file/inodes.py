@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from interlock._support import native
+from interlock._support import clock, native
 from interlock.backends.sql.sqlite.file import errors, ownership
 from interlock.backends.sql.sqlite.file.critical_section import CriticalSection
 from interlock.backends.sql.sqlite.file.liveness import Liveness, inode, present
@@ -229,7 +229,7 @@ class OpenFiles:
         if not accompanied or (shared and log) or not os.path.getsize(self.path):
             self._missed = 0.0
             return
-        now = time.monotonic()
+        now = clock.now()
         self._missed = self._missed or now
         if now < self._missed + (LOG_GRACE_S if shared else GRACE_S):
             raise Unsettled(errors.unavailable(self.path))
