@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,8 +39,7 @@ LONGEST = (
     "tests/redis/test_green.py",
     "tests/simulation/test_seeds.py",
     "tests/zookeeper/",
-    "tests/mysql/test_conformance",
-    "tests/mysql/test_field",
+    "tests/every_store/",
     # The longest of --quick.
     "tests/conformance/test_sqlite.py",
     "tests/field/test_sqlite.py",
@@ -51,7 +52,11 @@ LONGEST = (
     "tests/cli/test_inspection.py",
     "tests/cli/test_store.py",
 )
-"""Files that run first, in this order: each stays with one worker, and one that began late would keep all others waiting."""
+"""Files that run first, in this order: each part of one stays with one worker, and one that began late would keep all others waiting."""
+
+OF_A_STORE = re.compile(
+    r"(Sync|Async)?[A-Z][a-z]+$"
+)  # the end of the name of such a class: its face, and its deployment
 
 STORMS = "tests/storm/"
 """Files that run apart from each other: each of their tests keeps five processes and its servers at work, and several at once are a busy machine."""
@@ -74,6 +79,24 @@ def _places(files: list[str]) -> dict[str, float]:
     place: dict[str, float] = {file: number for number, file in enumerate(first + others)}
     apart = 2 * len(others) / 3 / max(1, len(storms))
     return place | {file: len(first) + apart * number - 0.5 for number, file in enumerate(storms)}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file with one worker; but each store of `tests/every_store`, and each of its faces, is a part of its own."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class ByFileAndStore(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, rest = nodeid.partition("::")
+            part = (
+                OF_A_STORE.search(rest.partition("::")[0]) if file.startswith("tests/every_store/") else None
+            )
+            return f"{file}::{part[0]}" if part else file
+
+    return ByFileAndStore(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

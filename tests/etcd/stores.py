@@ -1,4 +1,4 @@
-"""Stores on a cluster of three members for the shared suites. The two faces of each suite are two files, so that they run side by side."""
+"""Stores on a cluster of three members for the shared suites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from interlock._core.drive import drive
 from interlock.backends.etcd.store import EtcdStore
 from interlock.backends.etcd.wire import messages
 from interlock.store import Store
-from interlock.testing.conformance import StoreFactory
 from interlock.testing.servers.etcd import steady
 from tests.field.kinds import Kind
 
@@ -43,5 +42,4 @@ def _fresh() -> str:
     return steady().url(f"{uuid4().hex}/")
 
 
-STORES = StoreFactory(_fresh, abandon=abandon)
 KIND = Kind(_fresh, abandon=abandon, wipe=wipe, keys=keys)

@@ -248,7 +248,7 @@ ACQUIRING: list[Mutant] = [
             "self._free_from = holding.client.runtime.now() + terms.min_hold if terms.min_hold else 0.0",
             "self._free_from = counts_from + terms.min_hold if terms.min_hold else 0.0",
         ),
-        tests=Tests("tests/redis/test_conformance.py", "min_hold_keeps_those_out"),
+        tests=Tests("tests/every_store/test_conformance.py", "min_hold_keeps_those_out and Redis"),
     ),
     mutant(
         "what is owed is forgotten",

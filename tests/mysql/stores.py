@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from interlock.testing.conformance import StoreFactory
 from interlock.testing.servers.mysql import steady
 from tests.field.kinds import Kind
 
@@ -32,4 +31,3 @@ def rows(place: str) -> int:
 
 
 KIND = Kind(lambda: steady().fresh_url(), wipe=wipe, keys=rows)
-STORES = StoreFactory(lambda: steady().fresh_url())

@@ -34,7 +34,7 @@ def test_the_store_keeps_every_promise_below_gevent() -> None:
     wanted = (
         "not Async" if FULL else "not Async and (Claims or Renewals or Wakeups or TestLockAsMutex or Leases)"
     )
-    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120", "-k", wanted)
-    done = program("gevent", "pytest", *options, "tests/redis/test_conformance.py", timeout=850)
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120", "-m", "redis", "-k", wanted)
+    done = program("gevent", "pytest", *options, "tests/every_store/test_conformance.py", timeout=850)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout

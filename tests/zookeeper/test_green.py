@@ -40,7 +40,8 @@ def test_below_gevent_neither_the_connection_nor_the_keeper_has_a_hub_on_its_thr
 @pytest.mark.timeout(900)
 def test_the_store_keeps_every_promise_below_gevent() -> None:
     assert FULL
-    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120")
-    done = program("gevent", "pytest", *options, "tests/zookeeper/test_conformance_sync.py", timeout=850)
+    only = ("-m", "zookeeper", "-k", "not Async")
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120", *only)
+    done = program("gevent", "pytest", *options, "tests/every_store/test_conformance.py", timeout=850)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
