@@ -60,6 +60,7 @@ def test_every_folder_of_tests_is_quick_or_needs_servers() -> None:
             "benchmarks",
             "contrib",
             "etcd",
+            "every_store",
             "guards",
             "mysql",
             "postgresql",

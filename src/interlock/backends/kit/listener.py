@@ -58,7 +58,7 @@ def token_in(text: str | bytes) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_TOKEN_DIGITS else 0
 
 
-class GrantWaiters(Generic[Topic, W]):
+class GrantWaiters(ABC, Generic[Topic, W]):
     """Waiters by topic, and grants that came before their waiter listened."""
 
     def after_fork(self) -> None:
@@ -108,12 +108,12 @@ class GrantWaiters(Generic[Topic, W]):
         """
         return None
 
+    @abstractmethod
     def _abandoned(self, waiter: W) -> bool:
         """Whether this waiter is a task of a loop that was closed."""
-        raise NotImplementedError
 
 
-class SubscriptionListener(GrantWaiters[Topic, W], ABC, Generic[Topic, W, S]):
+class SubscriptionListener(GrantWaiters[Topic, W], Generic[Topic, W, S]):
     """Delivers messages from one subscription to all waiters."""
 
     thread_name: ClassVar[str]
