@@ -64,6 +64,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "_core.client",
         "_core.presented",
         "guards",
+        "_support.package_text",
         "_support.standard_streams",
     ),
     "guards.sql.checks": (*PORTS, "_core.cohort", "_core.signature", "_core.presented", "guards.sql"),
@@ -81,6 +82,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),
     "guards.redis": (
         *PORTS,
+        "_support.package_text",
         "_core.drive",
         "_core.lease",
         "_core.presented",
@@ -115,7 +117,13 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "testing": ANYTHING,
     "contrib": PUBLIC,
     # It extends and shortens the key of a lease with its own script, and finds a claim by redis-py's token.
-    "contrib.redis_py": (*PUBLIC, "contrib.redis_py", "_core", "backends.redis.wire"),
+    "contrib.redis_py": (
+        *PUBLIC,
+        "contrib.redis_py",
+        "_core",
+        "_support.package_text",
+        "backends.redis.wire",
+    ),
 }
 
 # The core has no clock, no thread, no loop, no random: it asks the runtime, so that a simulator can answer.

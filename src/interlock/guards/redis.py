@@ -23,6 +23,7 @@ from typing import Any
 from interlock._core.drive import drive
 from interlock._core.lease import Lease
 from interlock._core.presented import Presented, presented
+from interlock._support.package_text import text_beside
 from interlock.backends.redis.user_clients import check_commands
 from interlock.backends.redis.wire.keys import companion, slot
 from interlock.errors import InterlockError, StaleToken, StoreUnavailable, StoreUnfit, Unreached
@@ -71,9 +72,7 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def _script(body: str) -> str:
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    path = os.path.join(os.path.dirname(__file__), "redis.lua")
-    return loader.get_data(path).decode("utf-8").replace("--BODY--", body)  # type: ignore[no-any-return]
+    return text_beside(__spec__, "redis.lua").replace("--BODY--", body)
 
 
 class _Guard:

@@ -7,7 +7,6 @@ lease.
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from interlock._core.holding import Holding
 from interlock._core.lease import Lease
 from interlock._core.settings import Settings
 from interlock._core.states import FINAL, State
+from interlock._support.package_text import text_beside
 from interlock.backends.redis.wire.keys import companion
 from interlock.contrib.redis_py import tokens
 from interlock.contrib.redis_py.clients import outlives_exit
@@ -33,13 +33,7 @@ WHOLE_PART = 0.9  # of the ttl: with less left, a lease was handed over with the
 RELEASE: str = RedisPyLock.LUA_RELEASE_SCRIPT  # for a key that redis-py's own lock wrote
 
 
-def _script(name: str) -> str:
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name))
-    return text.decode("utf-8")
-
-
-EXTEND = _script("extend.lua")
+EXTEND = text_beside(__spec__, "extend.lua")
 
 
 class RedisLock(Protocol):

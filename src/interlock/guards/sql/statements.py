@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 from typing import Any
+
+from interlock._support.package_text import sections, text_beside
 
 _NAME = re.compile(r"[^\W\d][\w$]*")
 # Names in quotes and texts, which may have signs of parameters in them; then parameters, and signs of the
@@ -17,23 +18,13 @@ _QUOTES = {"postgresql": '"', "sqlite": '"', "mysql": "`"}
 @cache
 def _sections(noun: str) -> dict[str, str]:
     """The statements of one file by name, without their comments."""
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    path = os.path.join(os.path.dirname(__file__), noun + ".sql")
-    found: dict[str, list[str]] = {}
-    name = ""
-    for line in loader.get_data(path).decode("utf-8").splitlines():
-        if line.startswith("-- name: "):
-            name = line.removeprefix("-- name: ").strip()
-            found[name] = []
-        elif name and line.strip() and not line.startswith("--"):
-            found[name].append(line)
-    return {name: "\n".join(lines).rstrip(";") for name, lines in found.items()}
+    return sections(text_beside(__spec__, noun + ".sql"))
 
 
 def statement(noun: str, name: str, dialect: str, **parts: str) -> str:
     """Return a statement of one file, in the words of a database; `parts` fill the places in braces."""
-    sections = _sections(noun)
-    found = sections.get(f"{name}.{dialect}") or sections[name]
+    named = _sections(noun)
+    found = named.get(f"{name}.{dialect}") or named[name]
     return found.format(**parts)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from typing import Any
 
+from interlock._support.package_text import text_beside
 from interlock._support.record import record
 from interlock.backends.redis.wire.resp import bulk
 
@@ -70,9 +69,7 @@ def _source(name: str) -> str:
     variable of a function that is called, so a fast path that shares a function with the rest of its script
     pays for all of them.
     """
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    path = os.path.normpath(os.path.join(os.path.dirname(__file__), name + ".lua"))  # a zip file has no ".."
-    text = loader.get_data(path).decode("utf-8")
+    text = text_beside(__spec__, name + ".lua")
     lines: list[str] = []
     apart = False
     for line in text.splitlines():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
 
+from interlock._support.package_text import sections, text_beside
 from interlock.backends.sql.dialect import Again
 from interlock.backends.sql.steps import Rows
 from interlock.errors import InvalidSetting, StoreUnfit
@@ -37,16 +36,7 @@ Execute = Callable[[str], Awaitable[Rows]]
 @cache
 def _sections(file: str) -> dict[str, str]:
     """The statements of one file by name, in the file's order, without their headers."""
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), file))
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.decode("utf-8").splitlines():
-        if line.startswith("-- name: "):
-            lines = found[line.removeprefix("-- name: ").strip()] = []
-        elif line.strip() and not line.startswith("--"):
-            lines.append(line)
-    return {name: "\n".join(lines).rstrip(";") for name, lines in found.items()}
+    return sections(text_beside(__spec__, file))
 
 
 def _account(user: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from functools import cache
-from typing import Any
 
+from interlock._support.package_text import text_beside
 from interlock.errors import InvalidSetting
 
 VERSION = 2  # of the functions; schema.sql says which tables they share with earlier ones
@@ -46,9 +45,7 @@ rule, a policy, a view in the place of a table, a table that a crash empties.
 
 @cache
 def _file(name: str) -> str:
-    loader: Any = __spec__.loader  # not open(): the package may have been imported from a zip file
-    text: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), name))
-    return text.decode("utf-8")
+    return text_beside(__spec__, name)
 
 
 def quoted(name: str) -> str:
