@@ -8,13 +8,12 @@ from contextlib import ExitStack
 import pytest
 
 from tests.attacks.servers.site import Site
-from tests.every_store.deployments import Deployment
+from tests.every_store.deployments import Deployment, deployment_of
 
 
 @pytest.fixture(autouse=True)
 def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment: Deployment = request.cls.deployment
-    deployment.prepare(monkeypatch)
+    deployment_of(request).prepare(monkeypatch)
 
 
 class Sites:
@@ -46,4 +45,4 @@ def sites() -> Iterator[Sites]:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, sites: Sites) -> Site:
-    return sites.of(request.cls.deployment)
+    return sites.of(deployment_of(request))

@@ -115,6 +115,13 @@ DEPLOYMENTS = [
 ]  # fmt: skip
 
 
+def deployment_of(request: pytest.FixtureRequest) -> Deployment:
+    """The deployment on which the present test runs."""
+    case: Any = request.cls
+    found: Deployment = case.deployment
+    return found
+
+
 def on(
     deployment: Deployment, made: dict[str, type[Any]], *marks: pytest.MarkDecorator
 ) -> dict[str, type[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.testing.conformance import suites
-from tests.every_store.deployments import DEPLOYMENTS, Deployment, faces, on
+from tests.every_store.deployments import DEPLOYMENTS, deployment_of, faces, on
 from tests.full import second_face
 
 for _each in DEPLOYMENTS:
@@ -19,5 +19,4 @@ for _each in DEPLOYMENTS:
 
 @pytest.fixture(autouse=True)
 def prepared_for_conformance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    deployment: Deployment = request.cls.deployment
-    deployment.prepare_conformance(monkeypatch)
+    deployment_of(request).prepare_conformance(monkeypatch)
