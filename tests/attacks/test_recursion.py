@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import interlock
+from tests.attacks.depths import LIMIT, ROOM, acquires_near_the_limit, deep, limited
 from tests.attacks.stage import eventually, fresh
-
-LIMIT = 220
-ROOM = 60  # frames: more than any call of ours takes
-
-
-@contextmanager
-def limited() -> Iterator[None]:
-    before, depth, frame = sys.getrecursionlimit(), 0, sys._getframe()
-    while frame.f_back is not None:
-        frame, depth = frame.f_back, depth + 1
-    logging.disable(logging.CRITICAL)
-    sys.setrecursionlimit(depth + LIMIT)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-        logging.disable(logging.NOTSET)
-
-
-def deep(frames: int, call: Callable[[], object]) -> object:
-    return call() if frames == 0 else deep(frames - 1, call)
 
 
 def entered(lock: Any) -> None:
@@ -86,4 +63,13 @@ def test_a_release_that_meets_the_recursion_limit_is_finished_by_the_keeper(
             except interlock.InterlockError:
                 failed += 1
         assert failed
+        eventually(lambda: not list(judge.scan()), 10)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_an_acquire_that_meets_the_recursion_limit_leaves_nothing_behind(store: str, tmp_path: Any) -> None:
+    url = fresh() if store == "memory" else f"sqlite:///{tmp_path}/locks.db"
+    with interlock.connect(url, ttl=60) as client, interlock.connect(url) as judge:
+        acquires_near_the_limit(client, judge)
         eventually(lambda: not list(judge.scan()), 10)

@@ -283,6 +283,17 @@ MUTANTS: list[Mutant] = [
         tests=Tests("tests/etcd/test_deadlines.py", "connect_timeout or hangs"),
     ),
     mutant(
+        "etcd: a member that serves none of many short calls is never left",
+        "whoever tries for half a second at a time, at a member that is cut off and goes on talking",
+        Code(
+            "backends/etcd/transport/connection.py",
+            "MemberConnection.note_request",
+            "if self.asked <= self.served:\n    self.asked = now",
+            "self.asked = now",
+        ),
+        tests=Tests("tests/etcd/test_leaving.py", "short_calls"),
+    ),
+    mutant(
         "etcd: any length of a message is believed",
         "a rogue server takes all memory of the program",
         Code(
@@ -325,5 +336,38 @@ MUTANTS: list[Mutant] = [
             "if False:\n    ...",
         ),
         tests=Tests("tests/etcd/test_proxy.py", "one_sentence"),
+    ),
+    mutant(
+        "etcd: a member that was slow once is far away for ever",
+        "every call on that connection may be late by as much",
+        Code(
+            "backends/etcd/transport/connection.py",
+            "MemberConnection.note_answer",
+            "if 2 * (now - sent) < self.least:\n    ...",
+            "if False:\n    ...",
+        ),
+        tests=Tests("tests/etcd/test_leaving.py", "slow_once"),
+    ),
+    mutant(
+        "etcd: the keeper's first connection looks at no more members than it needs",
+        "two clients whose URLs name members of two clusters hold one lock",
+        Code(
+            "backends/etcd/transport/cluster.py",
+            "ClusterTransport._found",
+            "looks_at_all = self.for_keeper and not self._cluster and took <= MAX_NEAR_S",
+            "looks_at_all = False",
+        ),
+        tests=Tests("tests/etcd/test_two_clusters.py", "by_name"),
+    ),
+    mutant(
+        "etcd: a member of another cluster is taken at once",
+        "two clients hold one lock after one of them has changed its member",
+        Code(
+            "backends/etcd/transport/cluster.py",
+            "_Search.is_known",
+            "return self._known in (0, self.cluster)",
+            "return True",
+        ),
+        tests=Tests("tests/etcd/test_two_clusters.py", "as_long_as"),
     ),
 ]

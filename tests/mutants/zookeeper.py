@@ -206,7 +206,7 @@ MUTANTS: list[Mutant] = [
         Code(
             RULE,
             "ConfirmedWrites.confirm",
-            "while unproved and unproved[0][1] + self.timeout * APART <= sent:\n    ...",
+            "while unproved and unproved[0][1] + self._apart <= sent:\n    ...",
             "while unproved:\n    ...",
         ),
         tests=Tests("tests/zookeeper/test_deadline_rule.py"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
 
 T = 8.0  # seconds: a quarter is 2
@@ -94,3 +96,14 @@ def test_the_same_timeout_changes_nothing() -> None:
     assert not writes.renegotiated(T, asked=104.0)
     writes.confirm(105.0, 105.1)
     assert writes.ends == 102.0 + T
+
+
+def test_a_session_that_may_live_longer_is_proved_as_soon_as_the_shorter_one() -> None:
+    """Otherwise leases of the short time end before the first proof of the long one."""
+    writes = ConfirmedWrites(15.0, began=0.0)
+    writes.renegotiated(2.0, asked=10.0)
+    writes.renegotiated(15.0, asked=11.0)
+    writes.confirm(sent=11.1, answered=11.2)
+    assert writes.next_proof() == pytest.approx(11.7)
+    writes.confirm(sent=11.7, answered=11.8)
+    assert writes.ends == pytest.approx(26.1)

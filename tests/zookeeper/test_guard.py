@@ -21,6 +21,7 @@ from interlock.guards.zookeeper import AsyncGuard, Guard
 from interlock.testing.lag import at_most
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from tests.patience import until
+from tests.zookeeper.quotas import set_quota
 
 
 @pytest.fixture
@@ -256,20 +257,6 @@ def test_a_function_that_would_have_to_be_awaited_is_refused(zk: Any) -> None:
 
     for answer in both(zk, f"{zk.place}/fences", "x", 5, build):
         assert isinstance(answer, TypeError)
-
-
-def set_quota(admin: Any, path: str, count: int) -> None:
-    """Permit no more nodes below a path than so many, itself included."""
-    place = f"/zookeeper/quota{path}"
-    admin.ensure_path(place)
-    admin.create(f"{place}/zookeeper_stats", b"count=%d,bytes=1" % (1 + descendants(admin, path)))
-    limits = f"count=-1,bytes=-1,byteHardLimit=-1,countHardLimit={count - 1}"
-    admin.create(f"{place}/zookeeper_limits", limits.encode())
-
-
-def descendants(admin: Any, path: str) -> int:
-    below = admin.get_children(path)
-    return len(below) + sum(descendants(admin, f"{path}/{name}") for name in below)
 
 
 @pytest.mark.parametrize("fault", ["freeze", "kill"])

@@ -43,6 +43,7 @@ from interlock.errors import (
 from interlock.model import Claim, Gone, Granted, Renewal, Renewed
 from interlock.testing.lag import at_most
 from interlock.testing.servers.process import free_port
+from interlock.testing.servers.proxy import Proxy
 from interlock.testing.servers.zookeeper import Ensemble, Servers, running
 from interlock.urls import open_store
 from tests.patience import PATIENCE, until, until_renewed
@@ -640,3 +641,59 @@ def test_a_stopped_holder_of_a_shortened_session_knows_its_end_when_it_wakes() -
                 assert holder.stdout.readline() == "lost\n"
             finally:
                 holder.kill()
+
+
+def test_waiters_enter_again_when_their_session_was_replaced_meanwhile(ensemble: Servers, url: str) -> None:
+    """The network was away for longer than the session: what waits goes on waiting, within its own time."""
+    with Proxy(ensemble.ports[0]) as proxy:
+        place = url.split("?")[0].rpartition("/")[2]
+        ours = f"zookeeper://127.0.0.1:{proxy.port}/{place}?session_timeout=2"
+        with interlock.connect(ours) as client, interlock.connect(url) as judge:
+            held = {name: judge.lock(name).acquire() for name in ("a", "b")}
+            taken: list[Any] = []
+            waiters = [
+                threading.Thread(
+                    target=lambda name=name: taken.append(client.lock(name, timeout=PATIENCE).acquire())
+                )
+                for name in held
+            ]
+            for waiter in waiters:
+                waiter.start()
+            until(lambda: all(judge.inspect(name).waiters for name in held))
+            session = session_client_of(client).session
+            assert session is not None
+            proxy.set("hole")
+            until(lambda: not any(judge.inspect(name).waiters for name in held))
+            until(lambda: session_client_of(client).now() > session.writes.ends + 2 * session.timeout)
+            proxy.heal()
+            until(lambda: all(judge.inspect(name).waiters for name in held))
+            for lease in held.values():
+                assert lease
+                lease.release()
+            for waiter in waiters:
+                waiter.join()
+            assert len(taken) == len(held)
+            assert all(taken)
+
+
+def test_a_lease_outlives_a_move_to_a_server_that_permits_longer_sessions() -> None:
+    """Its time is short, and it was lost before the first proof of the longer session."""
+    ensemble = Ensemble(3)
+    short, long, _ = ensemble.nodes
+    short._extra = ["maxSessionTimeout=6000"]
+    try:
+        ensemble.start()
+        with (
+            Proxy(short.port) as proxy,
+            interlock.connect(f"zookeeper://127.0.0.1:{proxy.port}/moved?session_timeout=50") as client,
+        ):
+            lease = client.lock("x").acquire()
+            assert lease
+            assert lease.ttl == 6.0
+            before = lease.deadline
+            proxy.aim(long.port)
+            proxy.reset()
+            until(lambda: lease.deadline > before + 6.0 or lease.lost.is_set())
+            lease.check()
+    finally:
+        ensemble.close()

@@ -408,8 +408,11 @@ class Attempt:
             await self.take_back(soon if self.until is None else min(soon, self.until))
         except ClientClosed:
             pass  # closing the client has taken it back
-        except Exception as error:  # never over the first error
+        except InterlockError as error:  # never over the first error
             self.client.emit(events.CleanupFailed(self.claim.resource, repr(error)))
+        except Exception:
+            # The recursion limit, for example: where a session carries the claim, it would stand for ever.
+            release_later(self.client, self.claim, 0.0, pause=0.0)
 
     async def _remove(self, until: float) -> None:
         if self.client.inside():

@@ -30,6 +30,7 @@ class MemberFacts:
     size: int  # bytes of its database
     alarms: tuple[tuple[int, int], ...] | None
     members: tuple[tuple[str, bool], ...] | None
+    cluster: int = 0
 
 
 async def examine(transport: ClusterTransport, examiner: Examiner) -> None:
@@ -76,6 +77,7 @@ async def _ask(transport: ClusterTransport, endpoint: Endpoint, timeout: float) 
         status.size,
         None if alarms is None else tuple(messages.alarms_of(alarms)),
         None if members is None else tuple(messages.members_of(members)),
+        status.cluster,
     )
 
 
@@ -148,7 +150,14 @@ def space(found: Sequence[MemberFacts]) -> Iterator[Finding]:
 
 
 def members(found: Sequence[MemberFacts]) -> Iterator[Finding]:
-    """etcd-members: how many may fail."""
+    """etcd-members: how many may fail, and whether all are of one cluster."""
+    if len({facts.cluster for facts in found}) > 1:
+        yield Finding(
+            "etcd-members",
+            "danger",
+            "the URL names members of different clusters, which know nothing of each other's locks",
+            "name the members of one cluster",
+        )
     listed = next((facts.members for facts in found if facts.members is not None), None)
     if listed is None:
         yield Finding("etcd-members", "unknown", "no member tells who is in the cluster")

@@ -115,6 +115,13 @@ def a_proxy(label: str) -> StoreUnfit:
     )
 
 
+def two_clusters(one: str, other: str) -> StoreUnfit:
+    return StoreUnfit(
+        f"{one} and {other} are members of two clusters, which know nothing of each other's locks; name the "
+        "members of one cluster in the URL"
+    )
+
+
 _NOT_AUTHENTICATED = (
     "user name is empty",  # authentication was switched on after we connected
     "invalid auth token",

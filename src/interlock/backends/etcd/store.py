@@ -38,6 +38,7 @@ TRAITS = Traits(
     two_holders=(
         "an operator evicts the holder, deletes its key or revokes its lease",
         "the cluster is restored from a snapshot",
+        "URLs name members of different clusters, and not all of these answer when a client connects",
         (
             "before etcd 3.4.31 and 3.5.13: a leader that was frozen revokes leases that its successor keeps "
             "(etcd 15247)"

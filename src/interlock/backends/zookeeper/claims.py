@@ -13,6 +13,7 @@ from interlock._support.wording import duration
 from interlock.backends.kit.connect_pace import does_not_wait
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.errors import SessionReplaced
 from interlock.backends.zookeeper.library import NoNode, NotEmpty
 from interlock.backends.zookeeper.operators import Operators
 from interlock.backends.zookeeper.own_claims import OwnClaim, decode
@@ -60,11 +61,21 @@ class Claims(Operators, Releases):
         if (reason := ledger.evicted(claim.id)) is not None:
             return Gone(True, reason)
         began = self._runtime.now()
-        session = await self._requester.connect(deadline)
-        if does_not_wait(timeout) and not ledger.tried(claim.id):
-            # A caller that does not wait for the lock still waits for the network: a server that stalls for a
-            # moment has as long as it has for a new connection.
-            deadline.at = max(deadline.at, began + self._session_client.pace.within(timeout))
+        while True:
+            session = await self._requester.connect(deadline)
+            if does_not_wait(timeout) and not ledger.tried(claim.id):
+                # A caller that does not wait for the lock still waits for the network: a server that stalls
+                # for a moment has as long as it has for a new connection.
+                deadline.at = max(deadline.at, began + self._session_client.pace.within(timeout))
+            try:
+                return await self._claim_in(session, claim, deadline)
+            except SessionReplaced:
+                if deadline.passed():
+                    raise
+
+    async def _claim_in(self, session: Session, claim: Claim, deadline: Deadline) -> ClaimAnswer:
+        """Claim in this session, which may have ended meanwhile: then nothing was asked."""
+        ledger = self._ledger
         if claim.ttl > max(session.timeout + 0.001, self._usual):
             raise InvalidSetting(
                 f"{claim.resource}: a ttl of {duration(claim.ttl)} is longer than the session, which the "
@@ -82,7 +93,10 @@ class Claims(Operators, Releases):
         return await self._enter(claim, session, deadline)
 
     async def _enter(self, claim: Claim, session: Session, deadline: Deadline) -> ClaimAnswer:
-        """Make the claim's node, and list the queue in the same round trip."""
+        """Make the claim's node, and list the queue in the same round trip.
+
+        Long because each answer leads to another way, and their order matters.
+        """
         folder = self._paths.folder(claim.resource)
         if folder in self._session_client.worn and (ahead := await self._worn(folder, deadline)):
             return Busy(ahead, session.timeout)
@@ -97,9 +111,10 @@ class Claims(Operators, Releases):
             self._ledger.claims[claim.id] = own
             session.enter(claim.id, size)
             create = requests.create(prefix, own.data(), acl, flags)
-            made, queue_read = await self._create(claim, folder, [*parents, create], deadline)
+            (*folders, made), queue_read = await self._create(claim, folder, [*parents, create], deadline)
             if made.failed(NoNode):
                 self._ledger.forget(claim.id)
+                self._requester.raise_refusal(folders)
                 self._session_client.folders.pop(folder, None)
                 parents = self._session_client.parents(folder)
                 continue
@@ -178,8 +193,8 @@ class Claims(Operators, Releases):
 
     async def _create(
         self, claim: Claim, folder: str, asked: Sequence[Request], deadline: Deadline
-    ) -> tuple[Answer, QueueRead | None]:
-        """The answer to the last of these requests, and a read of the queue unless the claim has to wait,
+    ) -> tuple[list[Answer], QueueRead | None]:
+        """The answers to these requests, and a read of the queue unless the claim has to wait,
         whoever else is there.
         """
         seconds = deadline.left() * UNSENT_PART
@@ -194,9 +209,8 @@ class Claims(Operators, Releases):
             if folder in self._session_client.folders:
                 asked = asked[-1:]  # another claim has made it meanwhile
             if self._ledger.is_behind_ours(claim, folder):
-                return (await self._requester.ask(asked, deadline))[-1], None
-            answers, queue_read = await self._queue_reads.after(self._requester, folder, asked, deadline)
-            return answers[-1], queue_read
+                return await self._requester.ask(asked, deadline), None
+            return await self._queue_reads.after(self._requester, folder, asked, deadline)
         finally:
             self._send_slots.give_back(folder, slot)
 

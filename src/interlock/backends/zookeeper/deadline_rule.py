@@ -15,6 +15,9 @@ The servers' shortest session is two ticks unless somebody has set less, so a qu
 least half a tick. One more thing counts by itself: the beginning of a session is a write that the leader
 itself enters in its table.
 
+The shortest session of a server is two ticks whatever a session has negotiated, so a quarter of the shortest
+timeout that it ever had is enough: a session that may live longer from now on is proved as soon as before.
+
 Each connection negotiates the timeout anew, because servers may permit different ones. The server tells the
 leader, which counts from then on with the new timeout, even if the session would have lived longer with the
 old one. Whether the leader has heard of it is not proved; but either it has, after the connection was asked
@@ -41,6 +44,7 @@ class ConfirmedWrites:
     def __init__(self, timeout: float, began: float) -> None:
         self.timeout = timeout  # seconds, as negotiated
         self.counts_from = began  # before the session was asked for
+        self._apart = timeout * APART  # seconds between two writes of which the later proves the earlier
         self._unproved: deque[tuple[float, float]] = (
             deque()
         )  # writes: when each was sent, and when it was answered
@@ -48,7 +52,7 @@ class ConfirmedWrites:
     def confirm(self, sent: float, answered: float) -> None:
         """Note a write that was confirmed, and what it proves of earlier ones."""
         unproved = self._unproved
-        while unproved and unproved[0][1] + self.timeout * APART <= sent:
+        while unproved and unproved[0][1] + self._apart <= sent:
             self.counts_from = max(self.counts_from, unproved.popleft()[0])
         if not unproved or answered >= unproved[-1][1] + self.timeout * GRAIN:
             unproved.append((sent, answered))
@@ -62,6 +66,7 @@ class ConfirmedWrites:
         before = self.ends
         ends = min(before, asked + timeout)
         self._unproved = deque()
+        self._apart = min(self._apart, timeout * APART)
         self.timeout, self.counts_from = timeout, ends - timeout
         return ends < before
 
@@ -74,4 +79,4 @@ class ConfirmedWrites:
         """The instant from which another write would make the time count from later; None if nothing waits
         for one.
         """
-        return self._unproved[0][1] + self.timeout * APART if self._unproved else None
+        return self._unproved[0][1] + self._apart if self._unproved else None

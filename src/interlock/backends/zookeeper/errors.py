@@ -22,6 +22,10 @@ class CutOff(StoreUnavailable):
     """The connection or the session ended before the answer."""
 
 
+class SessionReplaced(Unreached):
+    """The session was replaced by another one before anything was asked in it."""
+
+
 QUOTA: type[Exception] = exceptions.QuotaExceededError
 """Sent by ZooKeeper 3.7 and later, with `zookeeper.enforceQuota=true`."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.zookeeper import requests
+from interlock.backends.zookeeper.errors import QUOTA, translated
 from interlock.backends.zookeeper.library import NoNode
 from interlock.backends.zookeeper.own_claims import OwnClaim, encode
 from interlock.backends.zookeeper.paths import ClaimNode, claim_nodes, lingering_node
@@ -67,6 +68,9 @@ class Releases(Side):
                 self._ledger.forget(claim.id)
                 await self._tombstones.sweep(deadline)
                 return True
+            for result in results:
+                if isinstance(result, QUOTA):  # it stands still, and so is released again later
+                    raise translated(self._session_client.label, result)
             if isinstance(results[1], NoNode):
                 break
             await self._tombstones.prepare(deadline)

@@ -10,8 +10,8 @@ from interlock._support.wording import duration
 from interlock.backends.kit.deadline import Deadline
 from interlock.backends.kit.runtime import WaitRuntime
 from interlock.backends.zookeeper import requests
-from interlock.backends.zookeeper.errors import cut_off
-from interlock.backends.zookeeper.library import NoNode, Unimplemented
+from interlock.backends.zookeeper.errors import SessionReplaced, cut_off, translated
+from interlock.backends.zookeeper.library import NodeExists, NoNode, Unimplemented
 from interlock.backends.zookeeper.requests import Request
 from interlock.backends.zookeeper.session_client import Answer, Session, SessionClient, late
 from interlock.errors import StoreUnavailable, Unreached
@@ -115,9 +115,17 @@ class Requester:
 
     async def make_parents(self, folder: str, deadline: Deadline) -> None:
         """Make a folder, and all above it; those that are there already stay."""
-        for answer in await self.ask(self.session_client.parents(folder), deadline):
+        answers = await self.ask(self.session_client.parents(folder), deadline)
+        if answers[-1].error is not None:
+            self.raise_refusal(answers)
+
+    def raise_refusal(self, made: Sequence[Answer]) -> None:
+        """Raise the reason for which one of these folders was not made, if it is not there already."""
+        for answer in made:
             if answer.failed(Unimplemented):
                 raise StoreUnavailable(f"{self.session_client.label}: interlock needs ZooKeeper 3.5 or later")
+            if answer.error is not None and not (answer.failed(NodeExists) or answer.failed(NoNode)):
+                raise translated(self.session_client.label, answer.error)
 
     async def children(self, folder: str, deadline: Deadline) -> list[str]:
         """The nodes in a folder, as the leader knows them now; none if there is no such folder."""
@@ -185,7 +193,7 @@ class Requester:
         now = self.session_client.now
         while session.writes.ends - now() < needed:
             if self.session_client.session is not session:  # no write will ever prove an old one
-                raise Unreached(f"{self.session_client.label}: the session was replaced meanwhile")
+                raise SessionReplaced(f"{self.session_client.label}: the session was replaced meanwhile")
             if deadline.passed():
                 raise Unreached(f"{self.session_client.label}: the session was not verified in time")
             await self.beat(session, deadline)

@@ -33,7 +33,7 @@ from interlock.backends.zookeeper import requests, wire
 from interlock.backends.zookeeper.address import SESSION_TIMEOUT_S, Address
 from interlock.backends.zookeeper.bell import Bell
 from interlock.backends.zookeeper.deadline_rule import APART, ConfirmedWrites
-from interlock.backends.zookeeper.errors import refused, translated, unreadable
+from interlock.backends.zookeeper.errors import QUOTA, refused, translated, unreadable
 from interlock.backends.zookeeper.handler import Handler
 from interlock.backends.zookeeper.library import (
     LOG,
@@ -134,6 +134,10 @@ class Beat(Answer):
 
     def _end(self) -> None:
         self._session.node_made = self.error is None or self.failed(NodeExists)
+        if self.failed(QUOTA) and self._sent is not None:
+            # The leader refuses by an entry in its log, as it writes by one. A client that may make no more
+            # nodes must not lose those it has.
+            self._session_client.confirmed(serialization.Create.type, self._sent, None)
         if self.failed(NoNode) and not self._parents_made:
             self._session_client.beat(self._session, self.signal, again=True)
         else:

@@ -31,6 +31,7 @@ TRAITS = Traits(
     two_holders=(
         "an operator evicts the holder, deletes its node or ends its session",
         "the ensemble is restored from a snapshot",
+        "a URL names servers of two ensembles",
         (
             "servers permit sessions of different length, and the answer of one that permits less is "
             "lost when "

@@ -167,7 +167,7 @@ async def _enter(
         found = None if answer.succeeded or own is not None else _at_key(claim, answer)
         await _check_capacity(side, claim, seen, own or _if_of(claim, found), deadline)
         if own is not None:
-            return await _standing(side, session, held, claim, seen, own, answer, asked, deadline)
+            return await _standing(side, session, held, claim, _Stands(seen, own, answer, asked), deadline)
         if found is not None:
             await _make_way(side, held, claim, found, seen, asked, deadline)
             raise _Again
@@ -365,9 +365,7 @@ async def _make_way(
         sessions.places[claim.id] = Place(found.created, seen.count - 1, (), asked)
         return
     if sessions.of_lease(found.lease, asked) is not None and sessions.own(found.claim_id) is None:
-        await side.txn(
-            txn([compare_create_revision(found.key, found.created)], [delete_op(found.key)]), deadline
-        )
+        await _delete(side, found, deadline)
     sessions.places.pop(claim.id, None)
     sessions.move(held, claim.id)
 
@@ -379,10 +377,22 @@ async def _check_capacity(
         seen.check_capacity(claim)
     except SettingsMismatch:
         if own is not None:
-            await side.txn(
-                txn([compare_create_revision(own.key, own.created)], [delete_op(own.key)]), deadline
-            )  # it has entered: the one withdrawal that is left
+            await _delete(side, own, deadline)  # it has entered: the one withdrawal that is left
         raise
+
+
+async def _delete(side: Side, found: ClaimKey, deadline: Deadline) -> None:
+    """Delete a key, if it is still the one that was found."""
+    await side.txn(txn([compare_create_revision(found.key, found.created)], [delete_op(found.key)]), deadline)
+
+
+class _Stands(NamedTuple):
+    """A claim that stands in the queue, and the Txn that has shown it."""
+
+    seen: QueueView
+    own: ClaimKey
+    answer: TxnAnswer
+    asked: float
 
 
 async def _standing(
@@ -390,20 +400,15 @@ async def _standing(
     session: Session,
     held: OwnClaim,
     claim: Claim,
-    seen: QueueView,
-    own: ClaimKey,
-    answer: TxnAnswer,
-    asked: float,
+    found: _Stands,
     deadline: Deadline,
 ) -> ClaimAnswer:
     """The answer for a claim whose key stands in the queue."""
-    sessions = side.sessions
+    sessions, (seen, own, answer, asked) = side.sessions, found
     if own.lease != session.lease:
         ours = sessions.of_lease(own.lease, asked)
         if ours is None:  # a remnant of a session that has ended: nobody keeps it
-            await side.txn(
-                txn([compare_create_revision(own.key, own.created)], [delete_op(own.key)]), deadline
-            )
+            await _delete(side, own, deadline)
             sessions.places.pop(claim.id, None)
             raise _Again
         session = ours
@@ -420,20 +425,12 @@ async def _standing(
             await _mark(side, claim, own, deadline)
         held.admitted = True
         return session.granted(own.token, claim.ttl, asked)
-    return _waits(side, session, held, claim, seen, own, answer, asked)
+    return _waits(side, session, held, claim, found)
 
 
-def _waits(
-    side: Side,
-    session: Session,
-    held: OwnClaim,
-    claim: Claim,
-    seen: QueueView,
-    own: ClaimKey,
-    answer: TxnAnswer,
-    asked: float,
-) -> Busy:
+def _waits(side: Side, session: Session, held: OwnClaim, claim: Claim, found: _Stands) -> Busy:
     """The answer for a claim that stands and is not let in."""
+    seen, own, answer, asked = found
     sessions, place = side.sessions, seen.place(own.key)
     before = sessions.places.get(claim.id)
     ahead = seen.count - 1 if place is None else place

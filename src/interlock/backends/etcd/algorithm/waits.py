@@ -43,6 +43,8 @@ from interlock.model import Claim, Granted
 LONG_WAIT_S = 1.0
 CLAIMS_LISTED = 100  # claims that are read of the front of a long queue
 CONFIRM_TIMEOUT_S = 5.0  # seconds that a server has to confirm a watch
+# Seconds before a wait connects again: the first pause; doubled each time, up to the longest.
+MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 0.5
 
 
 async def until_admitted(side: Side, claim: Claim, timeout: float) -> Granted | None:
@@ -253,24 +255,33 @@ async def sleep_while(
     same: Callable[[MemberConnection, Deadline], Awaitable[bool]],
     timeout: float,
 ) -> None:
-    """Watch, read, and sleep while that read finds the same, or until the time is up."""
-    deadline = side.within(timeout)
-    if deadline.left() <= 0.001:
-        return
-    try:
-        connection = await side.connection(deadline.left())
-        group = await connection.open_watches(
-            watched, max(connection.least, min(CONFIRM_TIMEOUT_S, deadline.left()))
-        )
+    """Watch, read, and sleep while that read finds the same, or until the time is up.
+
+    If no server can be reached, it tries again within that time.
+    """
+    deadline, pause = side.within(timeout), MIN_PAUSE_S
+    while deadline.left() > 0.001:
         try:
-            while await same(connection, deadline) and not deadline.passed():
-                await connection.changed(group, deadline.left())
-                if group.ended or not connection.usable:
+            connection = await side.connection(deadline.left())
+            group = await connection.open_watches(
+                watched, max(connection.least, min(CONFIRM_TIMEOUT_S, deadline.left()))
+            )
+            try:
+                while await same(connection, deadline) and not deadline.passed():
+                    await connection.changed(group, deadline.left())
+                    if not connection.usable:
+                        break  # what it did not tell is seen on the next one
+                    if group.ended:
+                        return
+                else:
                     return
-        finally:
-            connection.close_watches(group)
-    except NotAuthenticated:
-        return
-    except StoreUnavailable:
-        if not deadline.passed():
-            raise  # otherwise the time is up, which is an answer too
+            finally:
+                connection.close_watches(group)
+        except NotAuthenticated:
+            return
+        except StoreUnavailable:
+            pass  # whoever waits has time: the next connection shows what has changed
+        if side.transport.closed:
+            return
+        await side.transport.pause(max(0.0, min(pause, deadline.left())))
+        pause = min(MAX_PAUSE_S, 2 * pause)

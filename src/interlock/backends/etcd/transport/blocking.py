@@ -533,7 +533,8 @@ class BlockingConnection(MemberConnection):
         self._sock.close()
 
     def __del__(self) -> None:
-        self._sock.close()
+        if (sock := self.__dict__.get("_sock")) is not None:  # it is missing if making this was interrupted
+            sock.close()
 
 
 class BlockingTransport(ClusterTransport):

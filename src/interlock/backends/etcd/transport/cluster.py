@@ -24,6 +24,7 @@ from interlock.backends.etcd.errors import (
     a_proxy,
     nobody,
     timeout_error,
+    two_clusters,
     unreachable,
 )
 from interlock.backends.etcd.transport.connection import MAX_ADDED_ROUND_TRIP_S, MemberConnection
@@ -42,6 +43,8 @@ SEARCH_SLOWDOWN = 4.0  # how much longer than the first connection the search fo
 UNSERVED_S = 1.0  # seconds without an answer that needs a leader, after which another member is asked,
 UNSERVED_KEEPER_S = 0.3  # and for the keeper, whose connection nobody else uses
 MAX_SEARCH_S = 0.5  # and seconds that one member may take for it
+# Seconds that connecting may take, so that members are asked which could be left out.
+MAX_NEAR_S = 0.1
 # Connections to a single address, which may be a balancer's, in search of a member that knows a leader.
 BEHIND = 4
 MAX_LOGINS = 2  # tokens that may be refused in one call: another caller's may be as old as ours
@@ -58,6 +61,7 @@ class ClusterTransport(ABC):
         self._credentials = credentials
         self.for_keeper = for_keeper
         self._first = 0  # the endpoint to begin with
+        self._cluster = 0  # the id of the cluster that it was connected to
         self.took = 0.0  # seconds that the last connection took
         self.closed = False
         self.on_connected: Callable[[MemberConnection], object] = _nothing  # called with each new connection
@@ -244,41 +248,37 @@ class ClusterTransport(ABC):
         if len(endpoints) == 1:
             return await self._found_alone(endpoints[0], until)
         order = [(self._first + n) % len(endpoints) for n in range(len(endpoints))]
-        second: tuple[MemberConnection, int] | None = None  # a member that serves and does not lead
+        search = _Search(self._cluster)
         error: InterlockError = unreachable(self.address.label, "no time was left for it")
         took = 0.0
-        for n, number in enumerate(order):
-            began = time.monotonic()
-            share = (until - began) / (len(order) - n)
-            if second is not None:
-                share = min(share, MAX_SEARCH_S, max(0.02, SEARCH_SLOWDOWN * took))
-            if share <= 0:
-                break
-            try:
-                connection, status = await self._greeted(endpoints[number], share)
-            except InterlockError as failed:
-                error = failed
-                continue
-            except BaseException:
-                if second is not None:
-                    second[0].end("interrupted")
-                raise
-            took = took or time.monotonic() - began
-            if status.leader == status.member:
-                if second is not None:
-                    second[0].end("another member leads")
-                self._first = number
-                return connection
-            if second is None and (status.leader or n == len(order) - 1):
-                second = connection, number
-            else:
-                connection.end("another member is used")
-        if second is None:
+        try:
+            for n, number in enumerate(order):
+                began = time.monotonic()
+                share = (until - began) / (len(order) - n)
+                if search.connection is not None:
+                    share = min(share, MAX_SEARCH_S, max(0.02, SEARCH_SLOWDOWN * took))
+                if share <= 0:
+                    break
+                try:
+                    connection, status = await self._greeted(endpoints[number], share)
+                except InterlockError as failed:
+                    error = failed
+                    continue
+                took = took or time.monotonic() - began
+                search.saw(connection, status, number, is_last=n == len(order) - 1)
+                # The keeper's first connection looks at all members: nobody else might ever ask the others.
+                looks_at_all = self.for_keeper and not self._cluster and took <= MAX_NEAR_S
+                if search.leads and search.is_known and not looks_at_all:
+                    break
+        except BaseException:
+            search.end("interrupted")
+            raise
+        if search.connection is None:
             if isinstance(error, StoreUnavailable):
                 raise nobody(self.address.label, self.address.hosts, error) from None
             raise error
-        self._first = second[1]
-        return second[0]
+        self._first, self._cluster = search.number, search.cluster
+        return search.connection
 
     async def _found_alone(self, endpoint: Endpoint, until: float) -> MemberConnection:
         """A connection to a single address.
@@ -300,6 +300,7 @@ class ClusterTransport(ABC):
                     continue
                 raise nobody(self.address.label, self.address.hosts, error) from None
             if status.leader or tries == BEHIND or time.monotonic() >= until:
+                self._cluster = status.cluster
                 return connection
             connection.end("it knows no leader")
 
@@ -417,6 +418,44 @@ class ClusterTransport(ABC):
         except StoreUnfit as error:
             if "authentication is not enabled" not in str(error):
                 raise
+
+
+class _Search:
+    """What the members say that are asked one after the other, and the connection to the best of them.
+
+    All must be of one cluster. Two clusters that one URL names know nothing of each other's locks. Whoever
+    finds another cluster than before goes on asking: if nobody is there of the former one, it was replaced.
+    """
+
+    def __init__(self, known: int) -> None:
+        self.connection: MemberConnection | None = None
+        self.number = 0  # of its endpoint
+        self.leads = False
+        self.cluster = 0
+        self._known, self._label = known, ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether they are of the cluster that was used before, if there was one."""
+        return self._known in (0, self.cluster)
+
+    def saw(self, connection: MemberConnection, status: StatusAnswer, number: int, *, is_last: bool) -> None:
+        """Keep the connection if it is to the leader, or to the first member that knows one."""
+        if self.cluster and status.cluster not in (0, self.cluster):
+            connection.end("it is of another cluster")
+            raise two_clusters(self._label, connection.label)
+        if not self.cluster:
+            self.cluster, self._label = status.cluster, connection.label
+        leads = status.leader == status.member
+        if leads or (self.connection is None and (status.leader or is_last)):
+            self.end("another member leads")
+            self.connection, self.number, self.leads = connection, number, leads
+        else:
+            connection.end("another member is used")
+
+    def end(self, why: str) -> None:
+        if self.connection is not None:
+            self.connection.end(why)
 
 
 def _of_no_lease() -> bytes:

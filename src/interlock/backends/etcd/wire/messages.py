@@ -137,10 +137,11 @@ def compared(comparison: bytes) -> bytes:
 class Header:
     """The header of every answer, about its member."""
 
-    __slots__ = ("member", "revision", "term")
+    __slots__ = ("cluster", "member", "revision", "term")
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
+        self.cluster = integer(fields, 1)
         self.member = integer(fields, 2)
         self.revision = integer(fields, 3)
         self.term = integer(fields, 4)
@@ -313,15 +314,17 @@ def members_of(data: bytes) -> list[tuple[str, bool]]:
 
 
 class StatusAnswer:
-    """The member that answered, the leader that it knows (0: none), the term, and its database's size."""
+    """The member that answered, its cluster, the leader that it knows (0: none), the term, and its database's
+    size.
+    """
 
-    __slots__ = ("leader", "member", "size", "term", "version")
+    __slots__ = ("cluster", "leader", "member", "size", "term", "version")
     UNKNOWN = -1  # a leader that the user has no right to ask for
 
     def __init__(self, data: bytes) -> None:
         fields = decode(data)
         header = Header(text(fields, 1))
-        self.member, self.term = header.member, header.term
+        self.cluster, self.member, self.term = header.cluster, header.member, header.term
         self.version = text(fields, 2).decode("ascii", "replace")
         self.leader = integer(fields, 4)
         self.size = integer(fields, 3)  # bytes
@@ -330,5 +333,6 @@ class StatusAnswer:
     def from_header(cls, header: Header) -> StatusAnswer:
         """As much of it as the answer of a member that knows its leader tells."""
         found = cls(b"")
-        found.member, found.term, found.leader = header.member, header.term, cls.UNKNOWN
+        found.cluster, found.member = header.cluster, header.member
+        found.term, found.leader = header.term, cls.UNKNOWN
         return found
