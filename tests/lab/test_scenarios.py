@@ -55,6 +55,11 @@ class TestAScenario:
             assert finding.outcome is not Outcome.AS_EXPECTED, f"{run}: {finding.text.en}"
 
 
+def test_a_run_in_which_everybody_was_refused_is_not_called_a_broken_promise() -> None:
+    """With `replicas=majority` a busy machine's replicas may confirm nothing in time."""
+    assert load("failover").judge(Run("majority", [], 5.0)).outcome is Outcome.CANNOT_SAY
+
+
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(UnknownScenario, match="did you mean gc-pause"):
         load("gcpause")

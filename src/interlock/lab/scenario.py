@@ -154,7 +154,7 @@ class Scenario(ABC):
         """The outcome of a run: a naive lock is expected to fail, interlock to survive."""
         asked = self.naive_failed if run.name == NAIVE else self.ours_survived
         answer = asked(run)
-        if run.name != NAIVE and not run.tokens() and not run.measures():
+        if answer and run.name != NAIVE and not run.tokens() and not run.measures():
             answer = False  # a run in which nobody was granted, and nothing was measured, shows nothing
         seen = self.verdict(run)
         if answer is None:
