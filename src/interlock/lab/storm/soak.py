@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,8 @@ def main(argv: list[str] | None = None) -> int:
     except InterlockError as error:
         parser.error(str(error))
     soak = Soak(asked.file, asked.hours)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started it in the background
+        signal.signal(number, signal.default_int_handler)
     try:
         soak.run(rounds(asked.seed, kinds))
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ place of the primary, which is killed: clients reconnect to the same address, as
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -85,7 +86,8 @@ class Postgres:
     def close(self) -> None:
         for way in self.ways:
             way.close()
-        self.server.kill()
+        self.server.close()
+        shutil.rmtree(os.path.dirname(self.server.data), ignore_errors=True)  # of a standby that took over
 
 
 # ---- faults ------------------------------------------------------------------------------------
