@@ -155,10 +155,11 @@ def totals(lines: Sequence[Line]) -> list[str]:
     grants, writes = every.total("grants"), every.total("register writes")
     faults, refused = sum(every.faults.values()), every.total("refused writes")
     told = f"""\
-On {when}, for {hours:.1f} hours, on one machine with two cores and commit {commits}:
+On {when}, {hours:.1f} hours of storms on one machine with two cores, at commit {commits}:
 {len(every.lines)} rounds, **{grants:,} grants**, {writes:,} writes of registers, **{faults:,} faults**,
-{refused:,} late writes that the counter refused, and {violations}. {broken_off} rounds broke off
-before a verdict, because a server did not come back or the machine was too busy."""
+{refused:,} late writes that the counter refused, and {violations}."""
+    if broken_off:
+        told += f" {broken_off} rounds broke off before a verdict: a server did not come back in time."
     return told.splitlines()
 
 
