@@ -35,12 +35,30 @@ class Event:
 
 
 @record
+class Queued(Event):
+    """A caller begins to wait, because others are ahead of it.
+
+    `Acquired`, `TimedOut` or `AcquireFailed` says that its wait is over.
+    """
+
+    resource: str
+    kind: str = "lock"  # lock, rlock, read, write, semaphore, once or election
+    template: str = ""  # of a decorator's name, such as "ship:{order_id}"
+
+    def __str__(self) -> str:
+        return f"{self.resource}: waits"
+
+
+@record
 class Acquired(Event):
     """A lease was granted."""
 
     resource: str
     token: int
     waited: float  # seconds from the call to the grant
+    queued: bool = False  # whether `Queued` came before
+    kind: str = "lock"
+    template: str = ""
 
     def __str__(self) -> str:
         after = f" after {duration(self.waited)}" if self.waited >= 0.05 else ""
@@ -54,6 +72,8 @@ class Released(Event):
     resource: str
     token: int
     held: float  # seconds since the grant
+    kind: str = "lock"
+    template: str = ""
 
     def __str__(self) -> str:
         return f"{self.resource}: released after {duration(self.held)}, token {self.token}"
@@ -66,10 +86,45 @@ class TimedOut(Event):
     resource: str
     waited: float
     ahead: int
+    queued: bool = False
+    kind: str = "lock"
+    template: str = ""
 
     def __str__(self) -> str:
         ahead = f"; {counted(self.ahead, 'claim')} ahead" if self.ahead > 0 else ""
         return f"{self.resource}: not acquired in {duration(self.waited)}{ahead}"
+
+
+@record
+class AcquireFailed(Event):
+    """A caller was interrupted, or the store failed, before it got the lease; nothing was left behind."""
+
+    resource: str
+    waited: float
+    error: str  # the name of the exception
+    cancelled: bool  # whether the caller was cancelled or interrupted; else the store failed, or refused
+    queued: bool = False
+    kind: str = "lock"
+    template: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}: not acquired after {duration(self.waited)}: {self.error}"
+
+
+@record
+class Renewed(Event):
+    """The store has answered a renewal of a lease, or has not."""
+
+    resource: str
+    token: int
+    took: float  # seconds
+    margin: float  # the share of the ttl that was left just before: below a third it was late
+    answer: str  # renewed, refused or unanswered
+    kind: str = "lock"
+    template: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}: a renewal of the lease with token {self.token} was {self.answer}"
 
 
 @record
@@ -81,6 +136,8 @@ class Skipped(Event):
     level: ClassVar[int] = INFO
     resource: str
     holder: Standing | None  # the worker that took it; None: the store could not say
+    waited: float = 0.0
+    template: str = ""
 
     def __str__(self) -> str:
         return f"{self.resource}: skipped; {taken(self.holder)}"
@@ -177,6 +234,9 @@ class Lost(Event):
     token: int
     cause: str
     reason: str
+    held: float = 0.0  # seconds since the grant
+    kind: str = "lock"
+    template: str = ""
 
     def __str__(self) -> str:
         return str(LeaseLost(self.resource, self.token, self.cause, self.reason))

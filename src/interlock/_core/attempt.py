@@ -63,6 +63,7 @@ class Attempt:
         "member",
         "over",
         "owner",
+        "queued",
         "runner",
         "until",
         "wait",
@@ -88,6 +89,7 @@ class Attempt:
         self.began = self.asked = now = client.runtime.now()
         self.until = None if wait is None else now + wait  # when the caller wants to be back
         self.lease: Lease | None = None
+        self.queued = False  # listeners were told that it waits
         self.over = False  # it has ended without a lease, and nothing of it is left
         self._stands = False  # our claim may stand in the store
         self._refused = False  # the store has refused to make it: see `remove`
@@ -171,8 +173,11 @@ class Attempt:
             holding.register_lease(self, lease)
             lease._begin()
             return lease
-        except BaseException:
-            await self.undo()
+        except BaseException as error:
+            try:
+                await self.undo()
+            finally:
+                self._report_failure(error)
             raise
         finally:
             client.attempts.pop(self, None)
@@ -194,8 +199,33 @@ class Attempt:
         self._report_timeout()
 
     def _report_timeout(self) -> None:
-        waited = self._runtime.now() - self.began
-        self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead))
+        waited, holding = self._runtime.now() - self.began, self._holding
+        said = () if holding is None else (holding.kind, holding.template)
+        self.client.emit(events.TimedOut(self.claim.resource, waited, self.ahead, self.queued, *said))
+
+    def _report_wait(self) -> None:
+        """Tell listeners that this attempt has to wait, once."""
+        holding = self._holding
+        if not self.queued and holding is not None and self.client.wants_all_events():
+            self.queued = True
+            self.client.emit(events.Queued(self.claim.resource, holding.kind, holding.template))
+
+    def _report_failure(self, error: BaseException) -> None:
+        """Tell listeners why there is no lease."""
+        holding = self._holding
+        if holding is not None and self.client.wants_all_events() and not self.client.inside():
+            waited, cancelled = self._runtime.now() - self.began, not isinstance(error, Exception)
+            self.client.emit(
+                events.AcquireFailed(
+                    self.claim.resource,
+                    waited,
+                    type(error).__name__,
+                    cancelled,
+                    self.queued,
+                    holding.kind,
+                    holding.template,
+                )
+            )
 
     async def acquire_or_raise(self) -> Lease:
         """The lease; `AcquireTimeout` if the time was up."""
@@ -223,6 +253,7 @@ class Attempt:
         us.
         """
         client = self.client
+        self._report_wait()
         granted = await self.inherited(called, self.left())
         if granted is not None:
             return granted
@@ -324,6 +355,7 @@ class Attempt:
 
     def _wait(self, answer: ClaimAnswer) -> Coroutine[Any, Any, Granted | Lease | None]:
         """Wait until the claim is granted, from the store's first answer on; None if the time was up."""
+        self._report_wait()
         self._waiter = waiter = Waiter(self)
         return waiter.until_granted(answer)
 

@@ -106,8 +106,10 @@ class Client:
 
     def _notify(self, event: events.Event) -> None:
         assert self._listener is not None
-        with suppress(Exception, SystemExit):  # a listener must not decide whether locks work
+        try:
             self._listener(event)
+        except (Exception, SystemExit):  # a listener must not decide whether locks work
+            pass
 
     def inside(self) -> bool:
         """Whether the calling thread stands inside a mutex of ours: see `Keeper.hand_over`."""

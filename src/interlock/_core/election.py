@@ -50,6 +50,7 @@ class Candidacy:
 
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
+        holding.word = "election"
         self.client = holding.client
 
     def attempt(

@@ -56,9 +56,18 @@ class Holding:
         self._losses = 0  # leases that were lost since `_forget_losses` last looked at all
         self.entered: dict[Attempt, None] = {}  # the attempts whose leases a `with` body runs under
 
+    template = ""  # of the name, if a decorator fills it in for each call
+    word = ""  # the kind, where only the object built on it knows: an election is a lock to its store
+
+    @property
+    def kind(self) -> str:
+        """The kind of lock, for listeners that count."""
+        return self.word or self.terms.kind
+
     def renamed(self, resource: str) -> Self:
         """One more object with the same settings, over another resource; nothing was taken through it yet."""
         other = copy(self)
+        other.template = self.resource
         other.resource = checked_name(resource)
         other.leases, other.older, other.entered = {}, {}, {}
         other._losses = 0
@@ -134,7 +143,9 @@ class Holding:
             next_head.call()
         if client.wants_all_events():
             waited = client.runtime.now() - attempt.began
-            client.emit(events.Acquired(self.resource, lease.token, waited))
+            client.emit(
+                events.Acquired(self.resource, lease.token, waited, attempt.queued, self.kind, self.template)
+            )
 
     def unregister_lease(self, lease: Lease) -> None:
         client = self.client
@@ -267,7 +278,10 @@ class Holding:
         if lease._cause == "refused" or (session is not None and session.carries_on(lease)):
             release_later(self.client, lease._claim, 0.0, pause=0.0)
         loss = lease.loss()
-        self.client.emit(events.Lost(self.resource, lease.token, loss.cause, loss.reason))
+        held = self.client.runtime.now() - lease._granted_at
+        self.client.emit(
+            events.Lost(self.resource, lease.token, loss.cause, loss.reason, held, self.kind, self.template)
+        )
         if self.terms.on_lost is not None:
             self.client.runtime.call(self.terms.on_lost, lease)
 

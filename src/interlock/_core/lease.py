@@ -388,14 +388,29 @@ class Lease:
 
     def _on_reply(self, asked: float, answer: RenewAnswer) -> None:
         if isinstance(answer, Renewed):
+            self._report_renewal("renewed")
             self._extend(asked if answer.sent is None else answer.sent, answer.ttl)
         elif isinstance(answer, NoAnswer):
             self._on_no_reply()
         else:
+            self._report_renewal("refused")
             self._refuse(answer)
 
     def _on_no_reply(self, why: str = "") -> None:
+        self._report_renewal("unanswered")
         self._move(LeaseEvent.NO_ANSWER, reason=why)
+
+    def _report_renewal(self, answer: str) -> None:
+        """Tell listeners how much of the ttl was left when the store was asked, and how long it took."""
+        client, holding = self._holding.client, self._holding
+        if client.wants_all_events():
+            asked = self._last_try
+            took, margin = client.runtime.now() - asked, max(0.0, self._deadline - asked) / self._claim.ttl
+            client.emit(
+                events.Renewed(
+                    self.resource, self._token, took, margin, answer, holding.kind, holding.template
+                )
+            )
 
     def _poll(self, now: float) -> None:
         if now >= self._deadline:
@@ -689,7 +704,8 @@ class Lease:
 
     def _report_release(self) -> None:
         client = self._holding.client
-        client.emit(events.Released(self.resource, self._token, client.runtime.now() - self._granted_at))
+        held, holding = client.runtime.now() - self._granted_at, self._holding
+        client.emit(events.Released(self.resource, self._token, held, holding.kind, holding.template))
 
     async def _ask_for_cause(self, until: float) -> None:
         """Learn from the store why the claim was gone before it was released: an operator may have had a
@@ -704,7 +720,12 @@ class Lease:
             if isinstance(answer, Gone):
                 gone = answer
         self._cause, self._reason = "evicted" if gone.evicted else "refused", gone.reason
-        client.emit(events.Lost(self.resource, self._token, self._cause, self._reason))
+        held, holding = client.runtime.now() - self._granted_at, self._holding
+        client.emit(
+            events.Lost(
+                self.resource, self._token, self._cause, self._reason, held, holding.kind, holding.template
+            )
+        )
 
     async def _release_turn(self, until: float) -> Removal:
         """Release the claim, for other clients, with the place behind it; our own waiters ask again."""

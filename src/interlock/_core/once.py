@@ -30,7 +30,8 @@ class OnceAttempt(Attempt):
         holding, holder = self._holding, self.holder or await self._ask_for_holder()
         assert isinstance(holding, OnceHolding)
         holding.skipped = Skipped(holding.resource, holder, raised=True)
-        self.client.emit(events.Skipped(holding.resource, holder))
+        waited = self._runtime.now() - self.began
+        self.client.emit(events.Skipped(holding.resource, holder, waited, holding.template))
         return holding.skipped
 
     async def _ask_for_holder(self) -> Standing | None:
@@ -100,6 +101,7 @@ class Once:
 
         def holding(args: Arguments, kwargs: Keywords) -> OnceHolding:
             made = OnceHolding(self._client, name(args, kwargs), self._settings)
+            made.template = "" if self._naming.resource is not None else self.text
             made.job = function
             return made
 

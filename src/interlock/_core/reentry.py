@@ -58,6 +58,8 @@ class Reentrant:
         self.resource = holding.resource
         self.mode: Mode = mode
         self._key = f"{holding.terms.capacity}:{holding.resource}"
+        if holding.terms.capacity == 1:
+            holding.word = "rlock"
 
     def renamed(self, resource: str) -> Reentrant:
         """As `Holding.renamed`."""

@@ -23,6 +23,7 @@ class Terms:
         "block",
         "capacity",
         "fair",
+        "kind",
         "max_hold",
         "min_hold",
         "note",
@@ -44,6 +45,9 @@ class Terms:
         """
         self.permits = permits
         self.capacity = capacity
+        self.kind = "lock" if capacity == 1 else "semaphore"  # for listeners that count
+        if capacity == EVERYTHING:
+            self.kind = "read" if permits == 1 else "write"
         self.ttl = ttl if settings.ttl is None else timing.checked_ttl(settings.ttl, traits)
         self.timeout = timing.checked_timeout(settings.timeout)
         self.max_hold = timing.checked_duration(settings.max_hold, "max_hold")

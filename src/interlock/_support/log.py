@@ -34,7 +34,10 @@ class Log:
 
     def __call__(self, event: Event) -> None:
         try:
-            write(event)
+            # Here and not in `write`: nobody reads most events in the log, and each pair has two.
+            logger = _logger
+            if logger is None or logger.isEnabledFor(event.level):
+                write(event)
         finally:  # the listener gets the event even if a log handler raises
             if self._listener is not None:
                 self._listener(event)
