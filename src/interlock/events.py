@@ -124,7 +124,8 @@ class Renewed(Event):
     template: str = ""
 
     def __str__(self) -> str:
-        return f"{self.resource}: a renewal of the lease with token {self.token} was {self.answer}"
+        said = {"renewed": "was granted", "refused": "was refused"}.get(self.answer, "had no answer")
+        return f"{self.resource}: a renewal of the lease with token {self.token} {said}"
 
 
 @record

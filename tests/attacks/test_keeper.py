@@ -74,7 +74,7 @@ def test_an_heir_that_cannot_tell_the_store_who_it_is_does_not_keep_the_keeper_b
         "cohort",
         "attempt",
     ):  # a claim is passed on for 0.1 s, which a busy machine may need for one step
-        monkeypatch.setattr(f"interlock._core.{module}.TURN", 2.0)
+        monkeypatch.setattr(f"interlock._core.{module}.TURN_S", 2.0)
     stage = Stage()
     lock, heir, over = stage.client.lock("x"), list[Lease | None](), threading.Event()
 

@@ -34,6 +34,15 @@ SENTENCES: dict[events.Event, tuple[int, str]] = {
     events.Released("x", 17, 7200.0): (logging.DEBUG, "x: released after 2 h, token 17"),
     events.TimedOut("x", 5.0, 0): (logging.DEBUG, "x: not acquired in 5.0 s"),
     events.TimedOut("x", 5.0, 3): (logging.DEBUG, "x: not acquired in 5.0 s; 3 claims ahead"),
+    events.Queued("x"): (logging.DEBUG, "x: waits"),
+    events.AcquireFailed("x", 2.0, "StoreUnavailable", False): (
+        logging.DEBUG,
+        "x: not acquired after 2.0 s: StoreUnavailable",
+    ),
+    events.Renewed("x", 17, 0.001, 0.66, "renewed"): (
+        logging.DEBUG,
+        "x: a renewal of the lease with token 17 was granted",
+    ),
     events.Skipped("x", HOLDER): (logging.INFO, f"x: skipped; taken 3 min 20 s ago by {BY}"),
     events.Skipped("x", None): (logging.INFO, "x: skipped; the holder is not known"),
     events.Waiting("x", 1.0, 1, HOLDER): (

@@ -116,6 +116,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "lab": ANYTHING,
     "testing": ANYTHING,
     "contrib": PUBLIC,
+    "contrib.prometheus": (*PUBLIC, "contrib.measures"),
+    "contrib.opentelemetry": (*PUBLIC, "contrib.measures"),
     # It extends and shortens the key of a lease with its own script, and finds a claim by redis-py's token.
     "contrib.redis_py": (
         *PUBLIC,

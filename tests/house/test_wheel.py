@@ -44,7 +44,7 @@ def test_installing_interlock_installs_nothing_else(wheel: Path) -> None:
     metadata = Parser().parsestr(archive.read(name).decode())
     needed = [need for need in metadata.get_all("Requires-Dist") or [] if "extra ==" not in need]
     assert not needed
-    extras = {"redis", "etcd", "zookeeper", "postgresql", "mysql", "all"}
+    extras = {"redis", "etcd", "zookeeper", "postgresql", "mysql", "all", "prometheus", "opentelemetry"}
     assert set(metadata.get_all("Provides-Extra") or []) == extras
 
 

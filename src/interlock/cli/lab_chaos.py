@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock._support.wording import duration
 from interlock.cli import exit_codes
 from interlock.cli.output import Output
 
@@ -30,16 +31,17 @@ def chaos(options: Namespace, output: Output) -> int:
         if output.drawable:
             status.show(f"{options.kind}: {told}")
         elif not output.json:
-            again = (
-                "nobody got on again" if progress.pause is None else f"all on after {progress.pause:.2f} s"
-            )
+            pause = progress.pause
+            again = "nobody got on again" if pause is None else f"all on after {duration(pause)}"
             output.line(f"{told}, {again}")
 
     storm = Storm(
         seed=options.seed, seconds=options.seconds, synchronizer=options.synchronizer, watching=watch
     )
     if not output.json:
-        output.line(f"{options.kind}: {options.seconds:g} s of faults, seed {options.seed}; Ctrl-C ends it")
+        output.line(
+            f"{options.kind}: {duration(options.seconds)} of faults, seed {options.seed}; Ctrl-C ends it"
+        )
     status.show(f"{options.kind}: the servers are being started")
     try:
         result = played(options.kind, storm, keep=bool(options.report))

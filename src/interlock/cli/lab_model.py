@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 
+from interlock._support.wording import duration
 from interlock.cli import exit_codes
 from interlock.cli.output import Output
 
@@ -42,7 +43,7 @@ def model(options: Namespace, output: Output) -> int:
         colour = "red" if wrong else "green"
         how = "" if found.crime else ", complete" if found.complete else ", stopped before the end"
         shown = output.paint(f"{verdict:<22}", colour)
-        output.line(f"{case.name:<28} {shown} {found.states:>8} states{how}, {took:.1f} s: {case.text}")
+        output.line(f"{case.name:<28} {shown} {found.states:>8} states{how}, {duration(took)}: {case.text}")
         if options.names or wrong:
             for step, line in enumerate(found.trace, 1):
                 output.line(f"    {step:2}. {line}")

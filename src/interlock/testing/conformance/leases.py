@@ -293,7 +293,8 @@ class Leases(Suite):
         lease = await got(lock.acquire())
         assert not await got(client.lock(self.name).acquire(timeout=0.01))
         await got(lock.release())
-        acquired, timed_out, released = heard
+        acquired, queued, timed_out, released = heard
+        assert isinstance(queued, events.Queued)
         assert isinstance(acquired, events.Acquired)
         assert isinstance(timed_out, events.TimedOut)
         assert isinstance(released, events.Released)
