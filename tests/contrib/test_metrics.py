@@ -266,7 +266,8 @@ def test_processes_that_fork_are_counted_together(tmp_path: Path) -> None:
             [sys.executable, "-c", read], env=env, capture_output=True, text=True, check=True
         )
         program.communicate("\n\n\n")
-    lines = dict(line.rpartition(" ")[::2] for line in told.stdout.splitlines() if not line.startswith("#"))
+    told_lines = [line.rpartition(" ") for line in told.stdout.splitlines() if not line.startswith("#")]
+    lines = {name: value for name, _, value in told_lines}
     about = 'class="",kind="lock",'
     acquired = f'interlock_acquire_duration_seconds_count{{{about}outcome="acquired",store=""}}'
     assert float(lines[acquired]) == 18

@@ -93,7 +93,7 @@ def test_a_subclass_of_str_does_not_decide_how_long_a_name_may_be() -> None:
         def __len__(self) -> int:
             return 1
 
-        def encode(self, *_: object) -> bytes:
+        def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
             return b"x"
 
         def isprintable(self) -> bool:

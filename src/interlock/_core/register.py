@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from interlock._core import timing
 from interlock._core.attempt import MAX_CLAIM_TRIES, QUICK_REFUSAL_S
@@ -265,7 +265,7 @@ def deep(value: Any) -> bool:
         parts: dict[int, Any] = {}
         for outer in level:
             if isinstance(outer, (dict, list, tuple)):
-                inside = outer.values() if isinstance(outer, dict) else outer
+                inside = cast("Collection[Any]", outer.values() if isinstance(outer, dict) else outer)
                 parts |= {id(inner): inner for inner in inside}
         level = parts.values()
     return bool(level)
