@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from contextlib import closing, suppress
-from itertools import cycle
+from itertools import count, cycle
 from typing import Any
 
 import pymysql
@@ -21,10 +21,11 @@ import interlock
 from interlock._core import timing
 from interlock.errors import StoreUnavailable, StoreUnfit, Unsupported
 from interlock.testing.lag import at_most, stretched
-from interlock.testing.servers.mysql import Server, running
+from interlock.testing.servers.mysql import HASTY, Server, running
 from tests.mysql.processlist import kill_all
 from tests.patience import PATIENCE, until, until_renewed
 
+numbers = count()
 BUDGET = 4 + 1 + 1  # calls, keeper, subscription; while the subscription is made, one more for its probe
 
 
@@ -222,6 +223,63 @@ def test_a_name_is_the_same_lock_whatever_the_settings_of_an_engine_are(
             assert client.register(name).read().value == [word]
             assert list(client.scan(name)) == []
     engine.dispose()
+
+
+def engine_with(server: Server, statement: str) -> sqlalchemy.Engine:
+    """An engine on a database of its own, in which each session that it lends has run this statement."""
+    name = f"session_{next(numbers)}"
+    server.run(f"create database {name}")
+    engine = sqlalchemy.create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/{name}", pool_size=1)
+
+    @sqlalchemy.event.listens_for(engine, "checkout")
+    def lent(connection: Any, *_: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    return engine
+
+
+@pytest.mark.parametrize(
+    "statement", ["set sql_select_limit = 0", "set collation_connection = 'utf16_general_ci'"]
+)
+def test_an_engine_may_create_the_tables_and_use_them_with_any_limit_and_collation(
+    statement: str, server: Server
+) -> None:
+    engine = engine_with(server, statement)
+    for _ in range(2):  # the second client finds the tables
+        with (
+            interlock.connect(engine) as client,
+            client.lock("one", note="résumé") as lease,
+            client.lock("two"),
+        ):
+            assert client.lock("one").acquire(blocking=False) is None
+            assert [(holder.token, holder.note) for holder in client.inspect("one").holders] == [
+                (lease.token, "résumé")
+            ]
+            assert list(client.scan("")) == ["one", "two"]
+            client.register("seen").update(lambda value: "résumé")
+            assert client.register("seen").read().value == "résumé"
+            client.lock("three").acquire()
+            assert len(client.evict("three", reason="the end")) == 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize("mode", ["CHAIN", "RELEASE"])
+def test_an_engine_whose_commits_begin_a_transaction_or_disconnect_is_refused_by_name(
+    mode: str, server: Server
+) -> None:
+    engine = engine_with(server, f"set completion_type = '{mode}'")
+    with interlock.connect(engine) as client, pytest.raises(StoreUnfit, match=f"completion_type={mode}"):
+        client.lock("x").acquire()
+    engine.dispose()
+
+
+@pytest.mark.server
+def test_our_own_sessions_do_not_take_over_what_would_change_our_statements() -> None:
+    with running(*HASTY) as server:
+        server.run("set global completion_type = CHAIN", "set global sql_select_limit = 0")
+        with interlock.connect(server.url()) as client, client.lock("x", note="here") as lease:
+            assert [holder.token for holder in client.inspect("x").holders] == [lease.token]
 
 
 def test_an_engine_with_several_databases_is_refused(server: Server) -> None:

@@ -13,7 +13,7 @@ from interlock.backends.sql.dialect import NotInstalled
 from interlock.backends.sql.mysql import calls
 from interlock.backends.sql.mysql.driver import Driver
 from interlock.backends.sql.mysql.galera import ClusterCheck
-from interlock.backends.sql.mysql.schema import Schema
+from interlock.backends.sql.mysql.schema import NO_LIMIT, Schema
 from interlock.backends.sql.mysql.transactional import EngineCheck
 from interlock.backends.sql.steps import Rows
 from interlock.errors import StoreUnfit
@@ -21,7 +21,12 @@ from interlock.errors import StoreUnfit
 # Seconds that a statement waits for a lock before the server gives up; the base repeats it within its
 # deadline.
 LOCK_WAIT_S = 2
-SESSION = f"set session innodb_lock_wait_timeout = {LOCK_WAIT_S}"
+# The second and the third may have been set for the whole server: a commit would begin a transaction or
+# disconnect, and answers would be cut.
+SESSION = (
+    f"set session innodb_lock_wait_timeout = {LOCK_WAIT_S}, completion_type = 0, "
+    f"sql_select_limit = {NO_LIMIT}"
+)
 MAX_ADDED_ROUND_TRIP_S = 2.0  # seconds that the way to a distant server may add to a step
 UNCHECKED_S = 0.5  # seconds of idleness after which a connection is looked at before it is used
 

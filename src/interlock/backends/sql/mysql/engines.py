@@ -84,8 +84,12 @@ class _Lent(MysqlConnection):
         }
 
     async def learn(self, timeout: float) -> None:
-        asked = "select current_role(), version(), database(), timestampdiff(microsecond, now(6), sysdate(6)) / 1e6"  # noqa: E501
-        (((role, version, database, behind),),) = await self._driver.query(asked, timeout)
+        # With a limit of its own, which counts more than the `sql_select_limit` of the session.
+        asked = (
+            "select current_role(), version(), database(), @@completion_type, "
+            "timestampdiff(microsecond, now(6), sysdate(6)) / 1e6 limit 1"
+        )
+        (((role, version, database, completion, behind),),) = await self._driver.query(asked, timeout)
         # The procedures count by the session's clock, which `set timestamp` stops.
         if abs(float(behind)) > MAX_CLOCK_STEP_S:
             raise StoreUnfit(
@@ -93,9 +97,16 @@ class _Lent(MysqlConnection):
                 "leases "
                 "would lapse at the wrong time; have them run `set timestamp = default`"
             )
-        role, version, database = (
-            said.decode() if isinstance(said, bytes) else said for said in (role, version, database)
+        role, version, database, completion = (
+            said.decode() if isinstance(said, bytes) else said
+            for said in (role, version, database, completion)
         )
+        if completion != "NO_CHAIN":
+            raise StoreUnfit(
+                f"{self._address.label}: the sessions of this engine have completion_type={completion}, with "
+                "which a commit of ours would begin another transaction or end the connection; leave it at "
+                "NO_CHAIN"
+            )
         # A listener of the engine may have chosen another one since the connection was made.
         self._address.settings["database"] = database
         if "MariaDB" in version:  # which says the bare name of one role, and MySQL a list of quoted ones

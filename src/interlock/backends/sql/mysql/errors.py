@@ -48,8 +48,7 @@ SENTENCES = {
     1064: "it does not understand our SQL; MariaDB 10.6 or MySQL 8.0.19 is the oldest that will do",
     1153: "a value is larger than max_allowed_packet of the server",
     1568: "the engine lends connections with a transaction open on them; leave its pool_reset_on_return "
-    "as it "
-    "is by default, or use isolation_level='AUTOCOMMIT'",
+    "as it is by default, or use isolation_level='AUTOCOMMIT'; and leave completion_type at NO_CHAIN",
     1419: "procedures may not be created while binary logging is on; see log_bin_trust_function_creators",
 }
 DENIED = frozenset((1044, 1142, 1227, 1370))

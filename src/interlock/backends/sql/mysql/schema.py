@@ -20,6 +20,10 @@ SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 """The mode under which procedures are created, and which they keep, whatever mode the sessions have that
 call them.
 """
+COLLATION = "utf8mb4_general_ci"
+"""The same for texts in them: if it were of UTF-16, the server would refuse their states of errors."""
+NO_LIMIT = 2**64 - 1
+"""The rows of a `select`, as `sql_select_limit` is by default."""
 
 # MariaDB 12 has words for it, earlier ones and MySQL a number.
 REFUSE_IF_READ_ONLY = (
@@ -43,6 +47,10 @@ def _account(user: str) -> str:
     """An account as SQL takes it literally: `app` stands for 'app'@'%', and `app@10.0.0.%` names a host."""
     name, _, host = user.partition("@")
     return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (name, host or "%"))
+
+
+def _settings(mode: str, collation: str, limit: int) -> str:
+    return f"set sql_mode = '{mode}', collation_connection = '{collation}', sql_select_limit = {limit}"
 
 
 class Schema:
@@ -111,7 +119,7 @@ class Schema:
         of a later version.
         """
         lock = f"interlock.{self.prefix}"
-        ((turn,),) = await execute(f"select get_lock('{lock}', {max(0, int(seconds) - 1)})")
+        ((turn,),) = await execute(f"select get_lock('{lock}', {max(0, int(seconds) - 1)}) limit 1")
         if turn != 1:
             raise Again(f"{label}: somebody else is creating the tables of interlock")
         try:
@@ -120,8 +128,10 @@ class Schema:
             await execute(f"do release_lock('{lock}')")
 
     async def _create(self, execute: Execute, label: str) -> None:
-        ((mode,),) = await execute("select @@sql_mode")
-        await execute(f"set sql_mode = '{SQL_MODE}'")
+        # With a limit of its own, which counts more than that of the session.
+        asked = "select @@sql_mode, @@collation_connection, @@sql_select_limit limit 1"
+        ((mode, collation, limit),) = await execute(asked)
+        await execute(_settings(SQL_MODE, COLLATION, NO_LIMIT))
         try:
             for statement in self.tables():
                 await execute(statement)
@@ -141,4 +151,4 @@ class Schema:
                 if name not in there:
                     await execute(text)
         finally:
-            await execute(f"set sql_mode = '{mode}'")
+            await execute(_settings(mode, collation, limit))
