@@ -194,5 +194,27 @@ def test_a_claim_that_is_repeated_is_written_again_for_the_replicas_to_confirm(
     drive(store.close())
 
 
+def test_a_min_hold_that_is_sent_again_with_its_source_ends_no_later(prefix: str) -> None:
+    """WAIT takes its whole time behind a script that the server does not know."""
+    with running() as server:
+        holder, replicated = (
+            interlock.connect(server.url(prefix)),
+            interlock.connect(server.url(prefix, replicas="1")),
+        )
+        lease = holder.lock("m").acquire_or_raise()
+        with redis.Redis(port=server.port) as admin:
+            admin.script_flush()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="0 of the 1 replicas wanted confirmed the min_hold"):
+            drive(replicated._core.store.release("m", lease.id, 3.0, 5.0))
+        took = time.monotonic() - began
+        (left,) = (standing.lapses_in for standing in holder.inspect("m").standings)
+        assert left is not None
+        assert took + left < 3.5, "it counts from the second request"
+        assert time.monotonic() - began + left > 2.99, "others came in too soon"
+        replicated.close()
+        holder.close()
+
+
 async def _asked(transport: Any, request: bytes) -> Any:
     return await transport.ask(request, 5.0)

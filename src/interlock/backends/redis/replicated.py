@@ -147,12 +147,23 @@ class ReplicatedStore(RedisStore):
         return reply
 
     async def _run_and_wait(
-        self, call: Call, body: bytes, timeout: float, wanted: int, waiting: float, again: bool = True
+        self,
+        call: Call,
+        body: bytes,
+        timeout: float,
+        wanted: int,
+        waiting: float,
+        again: bool = True,
+        pack: Callable[[], bytes] | None = None,
     ) -> tuple[Any, int]:
-        """Run a script, and return its reply and how many replicas have what it wrote."""
+        """Run a script, and return its reply and how many replicas have what it wrote.
+
+        `pack` makes the body anew if it is sent a second time: WAIT may take its whole time after NOSCRIPT.
+        """
         wait = wait_command(wanted, waiting)
         reply, confirmed = await self._wait_transport.ask(call.by_hash + body + wait, timeout, 2, again)
         if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT":
+            body = body if pack is None else pack()
             reply, confirmed = await self._wait_transport.ask(
                 call.with_source + body + wait, timeout, 2, again
             )
@@ -222,12 +233,12 @@ class ReplicatedStore(RedisStore):
                 understood(self._label, self._released, short.reply)
             raise self._unconfirmed(f"the min_hold of {resource}", short.confirmed, short.wanted) from None
 
-    async def _ask_linger(self, call: Call, body: bytes, timeout: float) -> Any:
+    async def _ask_linger(self, call: Call, pack: Callable[[], bytes], timeout: float) -> Any:
         until = self._runtime.now() + timeout
-        wanted = await self._wanted(call.by_hash + body, timeout, True)
+        wanted = await self._wanted(call.by_hash + pack(), timeout, True)
         timeout = max(0.001, until - self._runtime.now())
         reply, confirmed = await self._run_and_wait(
-            call, body, timeout, wanted, replica_timeout(timeout), again=False
+            call, pack(), timeout, wanted, replica_timeout(timeout), again=False, pack=pack
         )
         if confirmed < wanted:
             raise TooFewReplicas(reply, confirmed, wanted)

@@ -277,16 +277,18 @@ class RedisStore(StoreDefaults):
         channel, _ = listener.only or listener.subscription_of(resource)
         names = self._keys.of_releases.get(resource) or self._keys.claim_keys(resource)
         body = b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (names, len(name), name, len(channel), channel)
-        call = RELEASE
+        call, pack = RELEASE, None
         if linger > 0 or id in own.places or id in own.unanswered:
-            call, body = self._release_known(id, linger, body)
+            call, pack = self._release_known(id, linger, body)
+            body = pack()
         try:
             # Never sent twice from here: a second reply could not tell who removed the claim.
-            if linger > 0 and self._replicated:
-                reply = await self._ask_linger(call, body, timeout)
+            if pack is not None and linger > 0 and self._replicated:
+                reply = await self._ask_linger(call, pack, timeout)
             else:
                 reply = await self._transport.ask(call.by_hash + body, timeout, 1, False)
             if type(reply) is ErrorReply:
+                body = body if pack is None else pack()
                 reply = await self._run_with_source(call, body, timeout, reply, False)
         except StoreUnavailable:
             listener.wake(queue(resource))  # it may have admitted waiters of ours: they ask for themselves
@@ -299,7 +301,7 @@ class RedisStore(StoreDefaults):
             return reply == 1
         return understood(self._label, self._released, reply)
 
-    async def _ask_linger(self, call: Call, body: bytes, timeout: float) -> Any:
+    async def _ask_linger(self, call: Call, pack: Callable[[], bytes], timeout: float) -> Any:
         """Ask for a release that leaves a `min_hold`, where replicas must confirm it."""
         raise NotImplementedError
 
@@ -308,19 +310,28 @@ class RedisStore(StoreDefaults):
         self._deliver(told)
         return bool(removed == 1)
 
-    def _release_known(self, id: str, linger: float, body: bytes) -> tuple[Call, bytes]:
+    def _release_known(self, id: str, linger: float, body: bytes) -> tuple[Call, Callable[[], bytes]]:
         """The request with what we know of the claim: its place, and whether requests for it may still
         arrive.
+
+        It is packed each time it is sent: `linger` counts from now, and not from a try that the server
+        answered with NOSCRIPT, perhaps only after it had waited for the replicas.
         """
-        body += bulk(packing.millis(linger) if linger > 0 else b"0")
-        own = self._own_claims
+        own, now = self._own_claims, self._runtime.now
+        free_from = now() + linger
         known = own.places.get(id)
         place_token = bulk(b"%d" % (known[1] if known else 0))
         # With replicas this form is used for a `min_hold`, too: it writes each time it is repeated, and WAIT
         # counts only what its own connection has written.
         if id in own.unanswered or (linger > 0 and self._replicated):
-            return RELEASE_UNANSWERED, body + place_token + b"$1\r\n1\r\n"
-        return (RELEASE_PLACE, body + place_token) if known else (RELEASE_LINGER, body)
+            call, rest = RELEASE_UNANSWERED, place_token + b"$1\r\n1\r\n"
+        else:
+            call, rest = (RELEASE_PLACE, place_token) if known else (RELEASE_LINGER, b"")
+
+        def pack() -> bytes:
+            return body + bulk(packing.millis(free_from - now()) if linger > 0 else b"0") + rest
+
+        return call, pack
 
     async def inspect(self, resource: str, timeout: float = IO_TIMEOUT, *, limit: int | None = None) -> Queue:
         body = self._keys.claim_keys(resource) + bulk(self._listener.subscription_of(resource)[0])
