@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,3 +98,19 @@ def test_the_error_of_a_last_try_without_time_names_why_the_others_failed() -> N
         run(Connection(Demoted("read-only"), Unreached("no route")))
     with pytest.raises(Unreached, match=r"^read-only$"):
         run(Connection(Demoted("read-only"), Demoted("read-only")), timeout=0.15)
+
+
+class SlowReadOnly(Connection):
+    """A server that refuses writes, and takes a while to say so."""
+
+    async def run(self, step: str, args: Sequence[Any], timeout: float) -> Rows:
+        if timeout < 0.05:
+            raise StoreUnavailable("no answer")
+        time.sleep(0.15)
+        raise Demoted("read-only")
+
+
+def test_a_slow_refusal_is_not_asked_for_again_without_the_time_for_its_answer() -> None:
+    """Then nobody would know whether the last try was applied, and a register would send it again."""
+    with pytest.raises(Unreached, match=r"^read-only$"):
+        run(SlowReadOnly(), steps.WRITE, timeout=0.54)

@@ -51,6 +51,7 @@ class Requester:
         connecting_is_extra = not self._for_keeper and step not in (RELEASE, EXAMINE)
         tries, installed = _Tries(step), False
         while True:
+            began = self._runtime.now()
             try:
                 if self._keeper is not None and self._keeper.wanted:
                     until = await self._warm(self._keeper, until, connecting_is_extra)
@@ -67,7 +68,10 @@ class Requester:
                     self._doubt()
                 failure = tries.outcome(error)
                 wait = tries.pause_after(error)
-            if wait is None or self._runtime.now() + wait >= until:
+                # The next refusal takes as long as this one: if it were cut off, nobody would know whether
+                # the step was done.
+                needed = self._runtime.now() - began if isinstance(error, Demoted) else 0.0
+            if wait is None or self._runtime.now() + wait + needed >= until:
                 raise failure from None
             if wait:
                 await self._runtime.wait(self._runtime.signal(), wait)
