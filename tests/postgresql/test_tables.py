@@ -32,7 +32,7 @@ from interlock.backends.sql.postgresql.schema import (
 )
 from interlock.backends.sql.server_store import ServerStore
 from interlock.cli import main
-from interlock.errors import InvalidURL, StoreUnfit
+from interlock.errors import InvalidURL, StoreUnavailable, StoreUnfit
 from interlock.model import Busy, Claim, Granted, Renewal, Renewed
 from interlock.testing.servers.postgresql import Server, fresh_schema
 from interlock.urls import split
@@ -366,6 +366,21 @@ def test_an_eviction_waits_for_the_guard(server: Server) -> None:
     operator.join()
     assert [standing.id for standing in evicted] == ["first"]
     assert [holder.id for holder in drive(store.inspect("r")).holders] == ["second"]
+    drive(store.close())
+
+
+def test_an_eviction_that_a_guard_outlasts_fails_with_the_reason_and_changes_nothing(server: Server) -> None:
+    schema = fresh_schema()
+    store = opened(server.url(schema))
+    drive(store.claim(Claim("r", "first", 30.0)))
+
+    def evict() -> None:
+        with pytest.raises(StoreUnavailable, match="locked by an open transaction, such as that of a guard"):
+            drive(store.evict("r", None, "stuck"))
+
+    _pinned(server, schema, evict)
+    assert [holder.id for holder in drive(store.inspect("r")).holders] == ["first"]
+    assert drive(store.renew([Renewal("r", "first", 60.0)])) == [Renewed(60.0)]
     drive(store.close())
 
 
