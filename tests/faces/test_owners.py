@@ -580,3 +580,26 @@ def test_a_reader_that_reads_already_cannot_adopt_another_readers_lease() -> Non
         taken[0].adopt()
         lock.release()
         assert not client.inspect("x").holders
+
+
+def test_two_tasks_of_one_thread_are_both_inside_a_lock_of_the_thread() -> None:
+    async def main(client: interlock.Client) -> None:
+        both = asyncio.Barrier(2)
+
+        async def enter() -> None:
+            with client.rlock("x", timeout=0):
+                await asyncio.wait_for(both.wait(), PATIENCE)
+
+        await asyncio.gather(enter(), enter())
+
+    with interlock.connect(fresh()) as client:
+        asyncio.run(main(client))
+
+
+def test_who_enters_again_through_another_object_stays_in_the_lease_with_its_options() -> None:
+    with interlock.connect(fresh()) as client:
+        with client.rlock("x", note="first") as lease, client.rlock("x", note="second", ttl=60) as same:
+            assert same is lease
+            (holder,) = client.inspect("x").holders
+            assert holder.note == "first"
+            assert holder.lapses_in < 59

@@ -487,7 +487,8 @@ class ClientMixin(
     ) -> RLockT:
         """Make a lock that its owner, a thread or a task, may take again.
 
-        All rlocks of this client on one `name` count together. The options are those of `lock`.
+        All rlocks of this client on one `name` count together. The options are those of `lock`; until the
+        outermost exit, those of the first entry hold, and those of other objects have no effect.
         """
         settings = Settings(ttl, timeout, renew, fair, max_hold, min_hold, on_lost, note)
         return made(self._rlock_type, Reentrant(Holding(self._core, name, settings, passes=True)))
