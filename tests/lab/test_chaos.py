@@ -55,6 +55,10 @@ def test_an_unknown_kind_gets_the_nearest_name_and_the_code_of_wrong_usage() -> 
     assert "there are no servers of the kind 'redlok': did you mean redlock?" in told.stderr
 
 
+def test_the_name_of_a_product_gets_the_kind_that_is_meant() -> None:
+    assert "did you mean durable? there are durable, forgetful, " in lab("chaos", "redis").stderr
+
+
 def test_the_help_names_every_kind() -> None:
     told = lab("chaos", "--help").stdout
     assert [kind for kind in KINDS if kind not in told] == []

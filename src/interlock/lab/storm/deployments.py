@@ -33,13 +33,17 @@ KINDS: dict[str, Kind] = {
 }
 
 
+MEANT = {"redis": "durable", "valkey": "durable", "mariadb": "mysql", "postgres": "postgresql"}
+"""Names of products, and the kind that most who type them mean."""
+
+
 class UnknownKind(InterlockError, ValueError):
-    """No servers have this name; the sentence has the nearest."""
+    """No servers have this name; the sentence has the nearest, and all others."""
 
     def __init__(self, name: str) -> None:
-        near = get_close_matches(name, KINDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KINDS)}"
-        super().__init__(f"there are no servers of the kind {name!r}: {hint}")
+        near = [MEANT[name]] if name in MEANT else get_close_matches(name, KINDS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}? " if near else ""
+        super().__init__(f"there are no servers of the kind {name!r}: {hint}there are {', '.join(KINDS)}")
         self.name = name
 
 
