@@ -77,8 +77,7 @@ def asks_at_renewal(
     the one just ahead of it is among them, or lives and looks itself.
 
     About to lapse means that less than half of its time is left: a claim is renewed after a third of its ttl.
-    Half of our own time, if that is shorter: our place is renewed after a third of it again, and then there
-    is time enough.
+    If our place's ttl is shorter, half of that counts: we look again after a third of it, in time.
     """
     watched = range(place) if place <= let_in else range(place - 1, place)
     late = any(lapses_in[ahead] <= min(ttls[ahead], place_ttl) / 2 for ahead in watched)

@@ -226,7 +226,7 @@ class Lease:
             self._loss_raised = True
             raise self.loss()
         if state is RELEASED:
-            raise self._release()
+            raise self._not_held_error()
 
     def _begin(self) -> None:
         """Hand the lease to its holder, unless it has ended by then: no body may begin without it.
@@ -242,7 +242,7 @@ class Lease:
         """Return the `LeaseLost` error that `check` raises, or would raise if the lease were lost now."""
         return LeaseLost(self.resource, self._token, self._cause or "lapsed", self._reason)
 
-    def _release(self) -> NotHeld:
+    def _not_held_error(self) -> NotHeld:
         """The error for a holder that goes on after the release."""
         if self._taker is None:
             return NotHeld(f"{self.resource}: lease with token {self._token} was released")
@@ -566,7 +566,7 @@ class Lease:
         return True
 
     async def _verify(self) -> None:
-        """Ask the store whether the claim stands; it lives longer by that only if it is renewed anyway."""
+        """Ask the store whether the claim stands; only a lease that would be renewed anyway lives longer."""
         if self.state in FINAL:
             return
         terms = self._holding.terms
@@ -602,11 +602,11 @@ class Lease:
         """Release the lease; `NotHeld` if that was done before, unless it may be done `again`; `LeaseLost` if
         it was lost.
 
-        `by` is the one that releases, unless it is a statement that ends: a body under the lease hears of a
-        stranger. Never touches another's: the store removes by claim id. With `strict` an unreachable store
-        is an error; otherwise it is reported, and the claim lapses by itself. Nobody waits for the store for
-        longer than the lease could live, nor for longer than about `left` seconds. Long because whatever
-        interrupts it, on any line, is dealt with in one place.
+        `by` is the caller of a release; None if a `with` statement ends. If it is not the owner, a body under
+        the lease is told. Never touches another's: the store removes by claim id. With `strict` an
+        unreachable store is an error; otherwise it is reported, and the claim lapses by itself. Nobody waits
+        for the store for longer than the lease could live, nor for longer than about `left` seconds. Long
+        because whatever interrupts it, on any line, is dealt with in one place.
         """
         holding, client = self._holding, self._holding.client
         if client.mutex._is_owned() or (self._turn is None and client.store.inside()):
@@ -681,7 +681,7 @@ class Lease:
     def _check_taker(self) -> None:
         """At the end of a body whose lease is released: raise unless the body has released it by itself."""
         if self._taker is not None and self._taker is not self._runtime.owner():
-            raise self._release()
+            raise self._not_held_error()
 
     def _hand_over(self, turn: Turn, before: State) -> bool:
         """Let another go on with the claim, if there is one: the heir that has it by now; or the keeper,

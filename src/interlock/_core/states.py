@@ -47,8 +47,10 @@ TRANSITIONS: dict[State, dict[LeaseEvent, State]] = {
         LeaseEvent.LAPSED: State.LOST,
         LeaseEvent.RELEASE: State.RELEASED,
     },
-    State.LOST: {event: State.LOST for event in LeaseEvent},  # a lost lease stays lost
-    State.RELEASED: {event: State.RELEASED for event in LeaseEvent},  # and a late answer is ignored
+    State.LOST: {event: State.LOST for event in LeaseEvent},  # final
+    State.RELEASED: {
+        event: State.RELEASED for event in LeaseEvent
+    },  # final too: a late answer changes nothing
 }
 
 FINAL = (State.LOST, State.RELEASED)

@@ -35,9 +35,9 @@ INTERRUPTED_RELEASE_S = 0.1
 """Seconds, beside the grace, that a cancelled or interrupted caller waits for its claim to be taken back."""
 
 WATCHED_BY_RENEWALS_PART = 1 / 2
-"""The part of a place's ttl within which the renewal of that place notices a lapse ahead of it: more than the
-time between two renewals. A waiter that is told of an earlier lapse asks at that instant; other lapses are
-left to the renewals.
+"""A waiter whose place is renewed asks for itself only about a lapse ahead of it that comes sooner than this
+part of the place's ttl, which is more than the time between two renewals. Later lapses are noticed by a
+renewal of the place.
 """
 
 OVERDUE_PART = 2 / 3
@@ -81,7 +81,7 @@ def validity(ttl: float) -> float:
 
 
 def deadline(asked: float, ttl: float) -> float:
-    """The instant a lease ends for its holder, counted from before it was asked for."""
+    """The instant a lease ends for its holder: the ttl counts from before the request, less a margin."""
     return asked + validity(ttl)
 
 
