@@ -192,8 +192,8 @@ ACQUIRING: list[Mutant] = [
         Code(
             ATTEMPT,
             "Attempt.run",
-            ("try:\n    ...\nexcept BaseException:\n    await self.undo()\n    raise\nfinally:\n    ..."),
-            "try:\n    ...\nfinally:\n    ...",
+            "try:\n    await self.undo()\nfinally:\n    ...",
+            "...",
         ),
         tests=cancelled("acquire_leaves_nothing"),
     ),
