@@ -113,7 +113,7 @@ def test_ctrl_c_ends_everybody_and_leaves_no_file(tmp_path: Path) -> None:
     env = {**environment(), "TMPDIR": str(memory)}
     with subprocess.Popen(argv, env=env, cwd=folder, text=True, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
-        assert program.stdout.readline().startswith("sqlite: 60 s of faults")
+        assert program.stdout.readline().startswith("sqlite: 1 min of faults")
         program.stdout.readline()  # the first fault is over: workers are at work
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
         assert children

@@ -29,7 +29,7 @@ class Clock:
 class Node:
     """All that a round asks of a connection."""
 
-    wakeups = None
+    inline_resume = None
 
     def __init__(self, node: int) -> None:
         self.node = node

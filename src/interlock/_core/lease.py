@@ -605,8 +605,9 @@ class Lease:
         `by` is the caller of a release; None if a `with` statement ends. If it is not the owner, a body under
         the lease is told. Never touches another's: the store removes by claim id. With `strict` an
         unreachable store is an error; otherwise it is reported, and the claim lapses by itself. Nobody waits
-        for the store for longer than the lease could live, nor for longer than about `left` seconds. Long
-        because whatever interrupts it, on any line, is dealt with in one place.
+        for the store for longer than the lease could live, nor for longer than about `left` seconds.
+
+        Long because whatever interrupts it, on any line, is dealt with in one place.
         """
         holding, client = self._holding, self._holding.client
         if client.mutex._is_owned() or (self._turn is None and client.store.inside()):

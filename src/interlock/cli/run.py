@@ -46,6 +46,9 @@ LOCK_CAPACITIES = (1, EVERYTHING)  # the capacities of a lock and of a read-writ
 MAX_KIND_CHANGES = 20
 MAX_NOTE_LETTERS = 255  # letters of a program's name
 
+FOR_METRICS = (events.Queued, events.Renewed, events.AcquireFailed)
+"""Events that count for statistics; what they say of one run, its other events say better."""
+
 
 def run(options: Namespace, output: Output) -> int:
     """Hold the resource, run the command, release; return the code to exit with."""
@@ -282,6 +285,8 @@ class Run:
 
     def _listen(self, event: events.Event) -> None:
         """Tell what happens to the lease; called on whatever thread it happens."""
+        if isinstance(event, FOR_METRICS):
+            return
         if isinstance(event, events.Waiting):
             if self._reported_waiting or (self._options.quiet and not self._output.json):
                 return  # once, though a change of kind made us ask anew
