@@ -15,6 +15,7 @@ from typing import Any
 import pymysql
 import pytest
 import sqlalchemy
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import interlock
@@ -231,7 +232,7 @@ def engine_with(server: Server, statement: str) -> sqlalchemy.Engine:
     server.run(f"create database {name}")
     engine = sqlalchemy.create_engine(f"mysql+pymysql://root@127.0.0.1:{server.port}/{name}", pool_size=1)
 
-    @sqlalchemy.event.listens_for(engine, "checkout")
+    @event.listens_for(engine, "checkout")
     def lent(connection: Any, *_: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement)
