@@ -21,7 +21,7 @@ NEARLY_FULL_SHARE = 0.8
 
 @record
 class MemberFacts:
-    """What one member said. None: it did not tell."""
+    """The answers of one member; None where it did not tell."""
 
     label: str
     version: str

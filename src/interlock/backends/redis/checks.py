@@ -30,7 +30,7 @@ UNTIL_BACK = "until the server is back"
 
 @record
 class Facts:
-    """What one server said of itself. A setting that it did not tell is None."""
+    """The answers of one server about itself; None for a setting that it did not tell."""
 
     label: str
     info: dict[str, str]

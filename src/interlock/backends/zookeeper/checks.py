@@ -21,7 +21,7 @@ REFUSED = "is not executed because it is not in the whitelist"
 
 @record
 class ServerFacts:
-    """What one server said; an empty text: it may not, or could not."""
+    """The answers of one server; an empty text where it may not tell, or could not."""
 
     label: str
     mode: str  # leader, follower, observer or standalone

@@ -42,7 +42,7 @@ class Node:
 
 @record
 class ClusterFacts:
-    """What one node says of the whole Cluster."""
+    """The answers of one node about the whole Cluster."""
 
     state: str  # ok or fail
     nodes: tuple[Node, ...]

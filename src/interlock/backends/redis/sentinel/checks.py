@@ -25,7 +25,7 @@ FAILOVER_S = 5.0  # seconds that the election and the switch take beside the wai
 
 @record
 class SentinelFacts:
-    """What one sentinel says of the master and of those that it knows."""
+    """The answers of one sentinel about the master and about those that it knows."""
 
     label: str
     host: str
